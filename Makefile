@@ -1,0 +1,52 @@
+# Learning Dynamics: every command of the book. `make` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup book test chapter all-chapters run serve bench repository clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+SCALE ?= book
+DEVICE ?= auto
+SEED ?= 0
+PORT ?= 8000
+
+help: ## List these commands
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## Make the virtual environment and install what the book needs
+
+.venv/ready: requirements.txt pyproject.toml
+	@$(PYTHON) tools/check_python.py
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+book: .venv/ready ## Render the committed chapters to book/_build/html
+	@$(BIN)/jupyter-book build . -W --keep-going -n --path-output book
+	@echo "Open $(CURDIR)/book/_build/html/index.html"
+
+test: .venv/ready ## Run every test and print the time of each part
+	@$(BIN)/python tools/suite.py $(PARTS)
+
+chapter: .venv/ready ## Execute one chapter and write its notebook: CHAPTER=part/name
+	@$(BIN)/python tools/chapter.py $(CHAPTER)
+
+all-chapters: .venv/ready ## Execute every chapter
+	@$(BIN)/python tools/chapter.py --all
+
+run: .venv/ready ## Run a chapter into a new file: CHAPTER=part/name [SCALE= DEVICE= SEED= PART= OUT=]
+	@$(BIN)/python tools/notebook.py "$(CHAPTER)" --scale $(SCALE) --device $(DEVICE) --seed $(SEED) \
+	  $(if $(PART),--part $(PART)) $(if $(OUT),--out $(OUT))
+
+serve: book ## Render and serve the book on this machine: [PORT=8000]
+	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
+	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory book/_build/html
+
+bench: .venv/ready ## Measure speed ratios, chapter times and the render, in one table
+	@$(BIN)/python tools/bench.py
+
+repository: .venv/ready ## Change the repository's address everywhere: URL=https://host/owner/name
+	@$(BIN)/python tools/repository.py "$(URL)"
+
+clean: ## Remove the rendered book and caches; notebooks and the environment stay
+	@rm -rf book/_build .pytest_cache .ruff_cache .hypothesis .coverage
+	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

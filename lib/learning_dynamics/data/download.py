@@ -1,0 +1,150 @@
+"""Downloading a known file: resumed, verified, never trusted half.
+
+A file arrives under `NAME.part` and gets its own name only after its SHA-256 was found right; it is verified again
+each time it is used. A lock file lets one process download while others wait for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+try:
+    import fcntl
+except (
+    ImportError
+):  # Windows: no lock; two downloads at once then end in a checksum error, never in a wrong file
+    fcntl = None  # type: ignore[assignment]
+
+CHUNK = 1 << 16
+
+
+class DataError(RuntimeError):
+    """A data set cannot be had; the message names the set and the reason in one line."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file whose content is known beforehand.
+
+    Attributes:
+        path: Where it lies under the cache folder.
+        urls: Where to get it, tried in order.
+        sha256: Its checksum.
+        size: Its size in bytes.
+    """
+
+    path: str
+    urls: tuple[str, ...]
+    sha256: str
+    size: int
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads: $LEARNING_DYNAMICS_CACHE, or ~/.cache/learning_dynamics."""
+    named = os.environ.get("LEARNING_DYNAMICS_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "learning_dynamics"
+
+
+def fetch(name: str, file: RemoteFile, folder: Path | None = None, timeout: float = 30.0) -> Path:
+    """Return the path of a verified local copy, downloading what is missing of it.
+
+    What is left of an interrupted download is continued; a partial file is removed when its content turns out wrong
+    or the disk is full, and kept otherwise. A cached file with a wrong checksum is replaced.
+
+    Args:
+        name: The data set's name, for messages.
+        file: The file.
+        folder: The cache; `cache_folder()` if left out.
+        timeout: Seconds without an answer after which a server is given up.
+
+    Raises:
+        DataError: No server gave the right content, or it cannot be stored.
+    """
+    target = (folder or cache_folder()) / file.path
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_name(target.name + ".lock")):
+            if not _is_right(target, file):
+                target.unlink(missing_ok=True)
+                _download(name, file, target, timeout)
+    except OSError as error:
+        raise DataError(f"{name}: {target} cannot be stored: {error.strerror or error}") from error
+    return target
+
+
+def _download(name: str, file: RemoteFile, target: Path, timeout: float) -> None:
+    part = target.with_name(target.name + ".part")
+    if part.exists() and part.stat().st_size >= file.size and not _is_right(part, file):
+        part.unlink()
+    reasons = []
+    for url in file.urls:
+        try:
+            if not _is_right(part, file):  # a whole one is left when a process ends just before the renaming
+                _transfer(url, part, file.size, timeout)
+        except (OSError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                part.unlink(missing_ok=True)
+                raise
+            reasons.append(f"{url}: {getattr(error, 'reason', None) or error}")
+            continue
+        size = part.stat().st_size
+        if size < file.size:
+            reasons.append(f"{url}: ended after {size} of {file.size} bytes (kept, the next try continues)")
+        elif not _is_right(part, file):
+            part.unlink()
+            reasons.append(f"{url}: wrong checksum or size (removed)")
+        else:
+            os.replace(part, target)
+            return
+    raise DataError(f"{name}: {target.name} could not be downloaded: " + "; ".join(reasons))
+
+
+def _transfer(url: str, part: Path, size: int, timeout: float) -> None:
+    """Append to `part` what it lacks, or write it anew where the server does not continue."""
+    start = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "learning_dynamics"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        if error.code == 416:  # the server's file is shorter than what is here
+            part.unlink(missing_ok=True)
+        raise
+    with response:
+        continues = response.status == 206
+        if continues and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            raise http.client.HTTPException("the server sent another range than it was asked for")
+        left = (
+            size - (start if continues else 0) + 1
+        )  # one byte too many is enough to see that it is the wrong file
+        with part.open("ab" if continues else "wb") as stream:
+            while left > 0 and (chunk := response.read(min(CHUNK, left))):
+                stream.write(chunk)
+                left -= len(chunk)
+
+
+def _is_right(path: Path, file: RemoteFile) -> bool:
+    """Return whether the file is there and has the known size and checksum."""
+    if not path.is_file() or path.stat().st_size != file.size:
+        return False
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; the system frees it when its process ends, however that happens."""
+    with path.open("w") as stream:
+        if fcntl is not None:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

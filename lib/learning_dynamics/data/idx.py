@@ -1,0 +1,39 @@
+"""The IDX format of MNIST and its relatives.
+
+Layout (big-endian): two zero bytes, a type code, the number of axes, one uint32 per axis, then the values.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+
+
+def read(path: Path | str) -> np.ndarray:
+    """Return the array that an IDX file holds; a file whose name ends in .gz is unpacked.
+
+    Raises:
+        ValueError: The file is not in IDX format, or holds more or fewer values than its header says.
+    """
+    path = Path(path)
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path.name}: not a whole gzip file ({error})") from error
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
+        raise ValueError(f"{path.name}: starts with {content[:4].hex()!r}, expected an IDX header")
+    start = 4 + 4 * content[3]
+    if len(content) < start:
+        raise ValueError(f"{path.name}: the header ends after {len(content)} bytes, expected {start}")
+    shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
+    dtype = np.dtype(TYPES[content[2]])
+    expected = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if len(content) != expected:
+        raise ValueError(f"{path.name}: {len(content)} bytes, expected {expected} for shape {shape}")
+    return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))

@@ -1,0 +1,82 @@
+"""The data sets that come with the library or with scikit-learn, the same everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from sklearn import datasets
+
+Arrays = tuple[np.ndarray, np.ndarray]
+
+MNIST_10K = Path(__file__).with_name("mnist_10k.npz")
+MNIST_10K_SHA256 = "f47db3aeba030ce5470a04fa9ff60e4e54e4400cb26145608c3213af074a649c"
+
+
+@dataclass(frozen=True)
+class ShippedSet:
+    """A set that needs no network: how to read it, where it comes from, and whether its targets are classes."""
+
+    read: Callable[[], Arrays]
+    source: str
+    licence: str
+    classification: bool = True
+
+
+@cache
+def read_mnist_10k() -> Arrays:
+    """Return images (10000, 28, 28) and labels (10000,), uint8; the file is verified once per process.
+
+    Raises:
+        ValueError: The file is not the one that belongs to this version of the library.
+    """
+    content = MNIST_10K.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != MNIST_10K_SHA256:
+        raise ValueError(f"mnist-10k: {MNIST_10K.name} has SHA-256 {digest}, expected {MNIST_10K_SHA256}")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return arrays["images"], arrays["labels"]
+
+
+def _read_digits() -> Arrays:
+    digits = datasets.load_digits()
+    return digits.images / 16, digits.target
+
+
+def _read_breast_cancer() -> Arrays:
+    return datasets.load_breast_cancer(return_X_y=True)
+
+
+def _read_diabetes() -> Arrays:
+    return datasets.load_diabetes(return_X_y=True)
+
+
+def _read_wine() -> Arrays:
+    return datasets.load_wine(return_X_y=True)
+
+
+SHIPPED: dict[str, ShippedSet] = {
+    "mnist-10k": ShippedSet(
+        read_mnist_10k,
+        "MNIST (Y. LeCun, C. Cortes, C. Burges), first 10,000 training images, classes interleaved",
+        "CC BY-SA 3.0",
+    ),
+    "digits": ShippedSet(
+        _read_digits, "scikit-learn, from UCI Optical Recognition of Handwritten Digits", "CC BY 4.0"
+    ),
+    "breast-cancer": ShippedSet(
+        _read_breast_cancer, "scikit-learn, from UCI Breast Cancer Wisconsin (Diagnostic)", "CC BY 4.0"
+    ),
+    "diabetes": ShippedSet(
+        _read_diabetes,
+        "scikit-learn, from B. Efron and others, Least angle regression, 2004",
+        "none stated; BSD 3-Clause as part of scikit-learn",
+        classification=False,
+    ),
+    "wine": ShippedSet(_read_wine, "scikit-learn, from UCI Wine", "CC BY 4.0"),
+}

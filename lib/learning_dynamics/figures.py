@@ -1,0 +1,381 @@
+"""How the book draws: one style, error bands over seeds, and the numbers behind a picture.
+
+Figures are opaque white cards with dark ink. A transparent figure in mid-grey would have to reach a contrast of 4.5
+on white and on the dark page (#121212) at once, and no grey does: its luminance would have to be at most 0.183 and at
+least 0.202. In dark mode the theme pads and rounds the card, so it stays legible there, on GitHub and on Colab.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from scipy import stats
+
+from learning_dynamics.display import emit, write_line
+from learning_dynamics.runs import Run
+
+Numbers: TypeAlias = torch.Tensor | np.ndarray | Sequence[float]
+
+# Okabe and Ito's colours that reach a contrast of 3 on white, and two dark ones: told apart with every common form of
+# colour blindness. Yellow, orange and sky blue are too pale for a line on white.
+COLORS = {
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "green": "#009E73",
+    "purple": "#CC79A7",
+    "black": "#000000",
+    "maroon": "#550000",
+}
+CONTROL_COLOR = "#4D4D4D"
+MARKERS = ("o", "s", "^", "D", "v", "X")
+BACKGROUND, INK, GRID = "#FFFFFF", "#1A1A1A", "#D9D9D9"
+MOST_ROWS = 400
+
+STYLE: dict[str, Any] = {
+    "figure.facecolor": BACKGROUND,
+    "savefig.facecolor": BACKGROUND,
+    "figure.figsize": (6.0, 3.6),
+    "figure.dpi": 130,
+    "savefig.dpi": 130,
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same picture on every machine
+    "font.size": 11,
+    "axes.titlesize": 11,
+    "axes.labelsize": 11,
+    "legend.fontsize": 9.5,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "axes.facecolor": BACKGROUND,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "image.cmap": "viridis",
+    "svg.hashsalt": "learning-dynamics",
+    "axes.prop_cycle": cycler(
+        color=list(COLORS.values()),
+        marker=list(MARKERS),
+        markevery=[
+            (0.02 * i, 0.15) for i in range(len(MARKERS))
+        ],  # a few markers a line, not on top of each other
+    ),
+}
+
+
+class Band(NamedTuple):
+    """What `band` drew: the line, and mean, lower and upper end, each of shape (points,)."""
+
+    line: Line2D
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Row(NamedTuple):
+    """One line of a comparison: a quantity, the source's value as printed, ours, and whether they agree.
+
+    `here` is a number, or two numbers for an interval; `agrees` is None where it was not evaluated.
+    """
+
+    quantity: str
+    source: str
+    here: float | Sequence[float]
+    agrees: bool | None
+
+
+def use_style() -> None:
+    """Give every later figure the book's look; whatever style was set before is dropped."""
+    plt.style.use(["default", STYLE])
+
+
+def subplots(
+    rows: int = 1, columns: int = 1, *, size: tuple[float, float] | None = None, **options: Any
+) -> tuple[Figure, Any]:
+    """Return a figure and its axes, sized so that the text stays readable in the book's column.
+
+    Args:
+        rows: Number of rows.
+        columns: Number of columns.
+        size: Width and height in inches, if the default does not fit.
+        **options: Passed on to `matplotlib.pyplot.subplots`, such as `sharey=True`.
+
+    Returns:
+        The figure, and one Axes or an array of them as matplotlib gives it.
+
+    Raises:
+        ValueError: A count is not a positive integer.
+    """
+    for name, count in (("rows", rows), ("columns", columns)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name}={count!r}: expected an integer >= 1")
+    width, height = {1: (6.0, 3.6), 2: (8.6, 3.5)}.get(columns, (10.5, 3.3))
+    return plt.subplots(rows, columns, figsize=size or (width, height * rows), **options)
+
+
+def band(
+    ax: Axes,
+    x: Numbers,
+    samples: Numbers,
+    *,
+    label: str,
+    level: float = 0.95,
+    geometric: bool = False,
+    **options: Any,
+) -> Band:
+    """Draw the mean over seeds and its Student t interval at every point.
+
+    A seed that diverged (inf) makes the mean infinite from there on, and the curve ends: no seed is left out.
+
+    Args:
+        ax: Where to draw.
+        x: Positions, shape (points,).
+        samples: One row a seed, shape (seeds, points), at least two seeds.
+        label: The curve's name in the legend.
+        level: Coverage of the interval for the mean, between 0 and 1.
+        geometric: Take mean and interval of the logarithm, for positive quantities on a log axis.
+        **options: Passed on to `ax.plot`.
+
+    Raises:
+        ValueError: Shapes do not match, there are fewer than two seeds, a value is NaN, or `level` is out of range.
+    """
+    x, samples = _array(x), _array(samples)
+    if x.ndim != 1:
+        raise ValueError(f"x has shape {x.shape}: expected (points,)")
+    if samples.ndim != 2 or samples.shape[1] != x.size or samples.shape[0] < 2:
+        raise ValueError(f"samples has shape {samples.shape}: expected (seeds >= 2, {x.size})")
+    if not 0 < level < 1:
+        raise ValueError(f"level={level!r}: expected a number between 0 and 1")
+    if np.isnan(samples).any():
+        seed, point = np.argwhere(np.isnan(samples))[0]
+        raise ValueError(f"samples[{seed}, {point}] is NaN: expected numbers, inf for a run that diverged")
+    if geometric and (samples <= 0).any():
+        seed, point = np.argwhere(samples <= 0)[0]
+        raise ValueError(
+            f"samples[{seed}, {point}]={samples[seed, point]:g} with geometric=True: expected > 0"
+        )
+    values = np.log(samples) if geometric else samples
+    with np.errstate(invalid="ignore"):
+        mean = values.mean(axis=0)
+        error = values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    half = np.where(np.isfinite(mean), stats.t.ppf((1 + level) / 2, len(values) - 1) * error, 0.0)
+    low, high = mean - half, mean + half
+    if geometric:
+        mean, low, high = np.exp(mean), np.exp(low), np.exp(high)
+    finite = np.isfinite(mean)
+    (line,) = ax.plot(x, np.where(finite, mean, np.nan), label=label, **options)
+    ax.fill_between(x, low, high, where=finite, color=line.get_color(), alpha=0.2, linewidth=0)
+    return Band(line, mean, low, high)
+
+
+def line_control(ax: Axes, x: Numbers, y: Numbers, *, label: str | None = None, **options: Any) -> Line2D:
+    """Draw a control: dashed and grey, named "what breaks it" and, if given, by its own name.
+
+    Args:
+        ax: Where to draw.
+        x: Positions, shape (points,).
+        y: Values, shape (points,).
+        label: What is broken, in a few words.
+        **options: Passed on to `ax.plot`; they win over the defaults.
+
+    Raises:
+        ValueError: x and y are not of one shape (points,).
+    """
+    x, y = _array(x), _array(y)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"x and y have shapes {x.shape} and {y.shape}: expected (points,) for both")
+    name = "what breaks it" if label is None else f"what breaks it: {label}"
+    look = {"color": CONTROL_COLOR, "linestyle": "--", "marker": "", "label": name}
+    (line,) = ax.plot(x, y, **(look | options))
+    return line
+
+
+def numbers(
+    run: Run,
+    name: str,
+    columns: Mapping[str, Numbers],
+    *,
+    every: int = 1,
+    rtol: float | None = None,
+    noise: float = 0.0,
+) -> None:
+    """Keep the numbers behind a figure with the page: linked there as a CSV, compared whenever they are recomputed.
+
+    The numbers go, with six significant digits, into the output's metadata; the book's build writes the CSV.
+
+    Args:
+        run: The chapter's run.
+        name: File name of the CSV without its ending: lower case letters, digits and hyphens.
+        columns: The columns, each of shape (rows,), all of one length.
+        every: Keep every so many rows; the last row is always kept. At most 400 rows may remain.
+        rtol: Relative difference that a recomputation may show; 2e-5 (the sixth digit) in float64, 1e-3 in float32.
+        noise: Absolute difference that is rounding alone.
+
+    Raises:
+        ValueError: A name, a shape or a count is not as described.
+    """
+    record = _record(run, name, columns, every, rtol, noise)
+    part, chapter = run.chapter.split("/")
+    rows = len(next(iter(record["columns"].values())))
+    html = (
+        '<p class="ld-numbers"><a class="ld-numbers-link" '
+        f'href="../../_static/numbers/{part}/{chapter}/{name}.csv" download>'
+        "Numbers behind this figure (CSV)</a></p>"
+    )
+    _keep(run, record, f"{name}: {rows} rows, columns {', '.join(record['columns'])}", html)
+
+
+def comparison(
+    rows: Sequence[Row | tuple[str, str, Any, bool | None]],
+    criterion: str,
+    *,
+    run: Run | None = None,
+    name: str = "comparison",
+    rtol: float | None = None,
+    noise: float = 0.0,
+) -> None:
+    """Show the source's values beside ours as a table.
+
+    Args:
+        rows: Quantity, the source's value as printed, our number or interval, and whether they agree.
+        criterion: When two values count as agreeing, in one line.
+        run: If given, our numbers are recorded as those of `numbers` are, so that a stale table is noticed.
+        name: The record's name, as in `numbers`.
+        rtol: As in `numbers`.
+        noise: As in `numbers`.
+
+    Raises:
+        ValueError: There is no row, or one is not as described.
+    """
+    if not rows:
+        raise ValueError("rows is empty: expected at least one (quantity, source, here, agrees)")
+    for row in rows:
+        if len(row) != 4 or not (row[3] is None or isinstance(row[3], bool | np.bool_)):
+            raise ValueError(
+                f"row {row!r}: expected (quantity, source, here, agrees) with agrees True, False or None"
+            )
+    rows = [Row(*row) for row in rows]
+    here = [np.atleast_1d(_array(row.here)) for row in rows]
+    for row, values in zip(rows, here, strict=True):
+        if values.ndim != 1 or values.size not in (1, 2):
+            raise ValueError(
+                f"here={row.here!r} of {row.quantity!r}: expected a number, or two for an interval"
+            )
+    text = [f"criterion: {criterion}"]
+    body = ""
+    for row, values in zip(rows, here, strict=True):
+        verdict = {None: "not evaluated", True: "yes", False: "no"}[row.agrees]  # type: ignore[index]
+        shown = ", ".join(f"{value:.4g}" for value in values)
+        shown = f"[{shown}]" if values.size == 2 else shown
+        text.append(f"{row.quantity}: source {row.source}, agrees: {verdict}")
+        body += (
+            f'<tr><th scope="row">{escape(row.quantity)}</th><td>{escape(row.source)}</td>'
+            f'<td><span class="measured">{shown}</span></td><td>{verdict}</td></tr>'
+        )
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("quantity", "source", "here", "agrees"))
+    html = (
+        f'<table class="ld-comparison"><caption>Agreement: {escape(criterion)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+    if run is None:
+        emit("\n".join(text), html, {})
+        return
+    columns = {
+        "row": [i for i, values in enumerate(here, 1) for _ in values],
+        "here": np.concatenate(here),
+    }
+    _keep(run, _record(run, name, columns, 1, rtol, noise), "\n".join(text), html)
+
+
+def save(figure: Figure, path: Path | str) -> None:
+    """Write a figure to a file whose bytes do not depend on the time or on matplotlib's version string.
+
+    Raises:
+        ValueError: The ending is not .png, .svg or .pdf.
+    """
+    path = Path(path)
+    undated = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    if path.suffix not in undated:
+        raise ValueError(f"path={str(path)!r}: expected the ending .png, .svg or .pdf")
+    figure.savefig(path, metadata=undated[path.suffix])
+
+
+def _array(values: Any) -> np.ndarray:
+    """Return numbers of any kind as a float64 array on the CPU, of the same shape."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def _record(
+    run: Run, name: str, columns: Mapping[str, Numbers], every: int, rtol: float | None, noise: float
+) -> dict[str, Any]:
+    """Return what is stored of a table of numbers."""
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
+        raise ValueError(f"name={name!r}: expected lower case letters and digits, joined by hyphens")
+    if not columns:
+        raise ValueError("columns is empty: expected at least one")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f"every={every!r}: expected an integer >= 1")
+    if rtol is None:
+        rtol = 2e-5 if run.dtype == torch.float64 else 1e-3
+    for key, value in (("rtol", rtol), ("noise", noise)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{key}={value!r}: expected a number >= 0")
+    arrays = {}
+    for column, values in columns.items():
+        if not re.fullmatch(r"[A-Za-z]\w*", column):
+            raise ValueError(f"column {column!r}: expected a word of letters, digits and underscores")
+        arrays[column] = _array(values)
+        if arrays[column].ndim != 1 or not arrays[column].size:
+            raise ValueError(f"column {column!r} has shape {arrays[column].shape}: expected (rows >= 1,)")
+    lengths = {column: values.size for column, values in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"columns have different lengths {lengths}: expected one length")
+    length = next(iter(lengths.values()))
+    kept = list(range(0, length, every))
+    kept += [length - 1] if kept[-1] != length - 1 else []
+    if len(kept) > MOST_ROWS:
+        raise ValueError(
+            f"columns have {len(kept)} rows with every={every}: expected at most {MOST_ROWS}; raise every"
+        )
+    return {
+        "name": name,
+        "columns": {column: [_short(values[i]) for i in kept] for column, values in arrays.items()},
+        "rtol": rtol,
+        "noise": noise,
+    }
+
+
+def _short(value: float) -> int | float | str:
+    """Return six significant digits; whole numbers as integers, inf and NaN as words, which JSON lacks."""
+    if not math.isfinite(value):
+        return str(float(value))
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() and abs(short) < 1e6 else short
+
+
+def _keep(run: Run, record: dict[str, Any], text: str, html: str) -> None:
+    write_line(run.chapter, "numbers", record)
+    emit(text, html, {"learning_dynamics/numbers": record})

@@ -1,0 +1,183 @@
+"""Gradient flows: the limit of small steps, integrated adaptively, or exactly where the field is linear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+from torch import Tensor
+
+VectorField = Callable[[Tensor, float], Tensor]
+"""`vector_field(theta, t)`: the velocity at `theta` and time t, of the shape of `theta`."""
+
+
+class FlowPath(NamedTuple):
+    """A flow seen at chosen times.
+
+    Attributes:
+        times: `(T,)`, the times asked for.
+        values: `(T, *shape)`, theta at these times; infinite from where the solver gave up.
+        event_time: the first time at which the event changed sign, None if it never did.
+        success: whether the solver reached the last time (False for a flow that blows up before).
+    """
+
+    times: Tensor
+    values: Tensor
+    event_time: float | None
+    success: bool
+
+
+def gradient_flow(
+    vector_field: VectorField,
+    theta0: Tensor,
+    times: Sequence[float] | Tensor,
+    *,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    method: Literal["DOP853", "LSODA"] = "DOP853",
+    event: Callable[[Tensor, float], float | Tensor] | None = None,
+    log_time: bool = False,
+) -> FlowPath:
+    r"""Integrate :math:`\dot\theta = v(\theta, t)`, :math:`\theta(0) = \theta_0`, with an adaptive step.
+
+    With `log_time` the solver moves in :math:`s = \ln(1 + t)`, that is, it integrates
+    :math:`d\theta/ds = (1 + t)\, v(\theta, t)`: the same path, with steps that grow like t. It is the choice
+    for a path that slows down like 1/t (a margin that grows like ln t) and is to be followed over many
+    decades. A path that relaxes exponentially becomes stiff in s: take `method="LSODA"` there.
+
+    The solver works in float64 on the CPU; the field sees tensors of the dtype and device of `theta0`, which
+    should be float64 for tolerances below 1e-6. A batch is integrated as one system with common steps: one
+    run that blows up ends all, so integrate runs that may blow up one by one.
+
+    Source: `scipy.integrate.solve_ivp`; DOP853 is Dormand and Prince's explicit method of order 8 (Hairer,
+    Norsett and Wanner 1993, sec. II.5), LSODA switches between Adams' methods and backward differentiation
+    (Petzold 1983).
+
+    Args:
+        vector_field: `vector_field(theta, t)`, minus the gradient for a gradient flow.
+        theta0: floating point, any shape; the value at time 0.
+        times: `(T,)`, increasing, >= 0, the last one > 0; where to report.
+        rtol: tolerance of one step relative to theta, >= 100 eps = 2.3e-14.
+        atol: tolerance of one step in units of theta, >= 0.
+        method: "DOP853", or "LSODA" for stiff flows.
+        event: `event(theta, t)`; the first change of its sign is located. The flow goes on behind it.
+        log_time: integrate in ln(1 + t).
+
+    Raises:
+        ValueError: `times`, `rtol`, `atol`, `method` or the dtype of `theta0` is not one of those allowed, or
+            the field has another shape than `theta0`.
+    """
+    grid = _times(times)
+    if grid[-1] == 0:
+        raise ValueError("times = [0]; allowed: a last time > 0")
+    if not theta0.is_floating_point():
+        raise ValueError(f"theta0 has dtype {theta0.dtype}; allowed: a floating point dtype")
+    if method not in ("DOP853", "LSODA"):
+        raise ValueError(f"method = {method!r}; allowed: 'DOP853', 'LSODA'")
+    if not rtol >= 100 * np.finfo(float).eps or not atol >= 0:
+        raise ValueError(f"rtol = {rtol}, atol = {atol}; allowed: rtol >= 2.3e-14, atol >= 0")
+
+    def tensor(flat: NDArray[np.float64]) -> Tensor:
+        return torch.as_tensor(flat, dtype=theta0.dtype, device=theta0.device).reshape(theta0.shape)
+
+    def time(clock: float) -> float:
+        return float(np.expm1(clock)) if log_time else clock
+
+    def velocity(clock: float, flat: NDArray[np.float64]) -> NDArray[np.float64]:
+        t = time(clock)
+        field = vector_field(tensor(flat.copy()), t)
+        if field.shape != theta0.shape:
+            raise ValueError(f"vector_field has shape {tuple(field.shape)}; allowed: {tuple(theta0.shape)}")
+        return _flat(field) * ((1 + t) if log_time else 1.0)
+
+    def crossing(clock: float, flat: NDArray[np.float64]) -> float:
+        return float(event(tensor(flat.copy()), time(clock)))
+
+    clocks = np.log1p(grid) if log_time else grid
+    with np.errstate(over="ignore", invalid="ignore"):  # a blow-up is reported by `success`
+        solution = solve_ivp(
+            velocity,
+            (0.0, clocks[-1]),
+            _flat(theta0),
+            method=method,
+            t_eval=clocks,
+            events=None if event is None else crossing,
+            rtol=rtol,
+            atol=atol,
+        )
+    values = np.full((len(grid), theta0.numel()), np.inf)
+    values[: len(solution.t)] = solution.y.T
+    crossings = [] if event is None else solution.t_events[0]
+    return FlowPath(
+        torch.as_tensor(grid).to(theta0),
+        torch.as_tensor(values).to(theta0).reshape(len(grid), *theta0.shape),
+        time(float(crossings[0])) if len(crossings) else None,
+        bool(solution.success),
+    )
+
+
+def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | Tensor) -> Tensor:
+    r"""Return the exact solution of :math:`\dot\theta = -(A\theta - b)`, :math:`\theta(0) = \theta_0`.
+
+    In the eigenbasis :math:`A = Q\Lambda Q^\top` every coordinate is solved by variation of constants,
+
+    .. math:: \tilde\theta_i(t) = e^{-\lambda_i t}\,\tilde\theta_i(0) + t\,\varphi(-\lambda_i t)\,\tilde b_i,
+        \qquad \varphi(z) = \frac{e^z - 1}{z}, \quad \varphi(0) = 1,
+
+    so that nothing is divided by zero along the null space: there theta moves as :math:`\theta_0 + t b`, at
+    rest when b has no component in it. Eigenvalues below d eps max|lambda| (the rank rule of
+    `torch.linalg.matrix_rank`) count as zero. Negative eigenvalues are allowed; the flow then grows.
+
+    Source: Higham (2008), Functions of Matrices, sec. 2.1.
+
+    Args:
+        A: `(*batch, d, d)`, symmetric.
+        b: `(*batch, d)`.
+        theta0: `(*batch, d)`; batch axes broadcast.
+        times: `(T,)`, increasing, >= 0.
+
+    Returns:
+        `(T, *batch, d)` in the dtype and on the device of A.
+
+    Raises:
+        ValueError: A is not square or not symmetric (to 100 d eps max|A|), or `times` is not increasing from
+            >= 0.
+    """
+    d = A.shape[-1]
+    if A.ndim < 2 or A.shape[-2] != d:
+        raise ValueError(f"A has shape {tuple(A.shape)}; allowed: (*batch, d, d)")
+    eps = torch.finfo(A.dtype).eps
+    asymmetry = (A - A.mT).abs().amax()
+    if not asymmetry <= 100 * d * eps * A.abs().amax():
+        raise ValueError(f"A differs from its transpose by {asymmetry:.1e}; allowed: a symmetric matrix")
+    eigenvalues, Q = torch.linalg.eigh(A)
+    null = eigenvalues.abs() <= d * eps * eigenvalues.abs().amax(-1, keepdim=True)
+    rates = torch.where(null, torch.ones_like(eigenvalues), eigenvalues)
+
+    t = torch.as_tensor(_times(times)).to(A).reshape(-1, *[1] * eigenvalues.ndim)
+    decay = torch.where(null, torch.ones_like(t), torch.exp(-rates * t))
+    drive = torch.where(null, t, -torch.expm1(-rates * t) / rates)  # t phi(-lambda t)
+    start, source = ((Q.mT @ vector[..., None])[..., 0] for vector in (theta0, b))
+    return (Q @ (decay * start + drive * source)[..., None])[..., 0]
+
+
+def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:
+    """Return the times as a float64 array after checking that they increase from >= 0."""
+    grid = torch.as_tensor(times, dtype=torch.float64).reshape(-1).cpu().numpy()
+    if (
+        grid.ndim != 1
+        or len(grid) == 0
+        or not np.isfinite(grid).all()
+        or grid[0] < 0
+        or (np.diff(grid) <= 0).any()
+    ):
+        raise ValueError(f"times = {times}; allowed: finite, >= 0, strictly increasing, at least one")
+    return grid
+
+
+def _flat(values: Tensor) -> NDArray[np.float64]:
+    return values.detach().to("cpu", torch.float64).reshape(-1).numpy()

@@ -1,0 +1,297 @@
+"""The ledger of one chapter: checks in, computed verdicts out.
+
+The author states the verdict that is expected; the ledger computes one from the numbers, the criterion and the
+control, and raises when the two differ. No call takes a verdict as its result.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from learning_dynamics.display import emit, write_line
+from learning_dynamics.ledger import cards
+from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon
+from learning_dynamics.ledger.read import SCHEMA
+from learning_dynamics.runs import SCALES, Run
+
+CHECKED = ("holds", "reproduced", "partly", "not reproduced", "corrected")
+EVIDENCE = ("refereed", "rederived")
+EXEMPT = ("definition", "existence")
+_ID = re.compile(r"[a-z][a-z_]*:[A-Za-z0-9][A-Za-z0-9.\-]*")
+
+
+@dataclass(frozen=True)
+class Control:
+    """An instance on which the check must fail: its name and its numbers, or a callable that computes them."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A statement whose printed form fails: both forms and who confirmed it."""
+
+    printed: str
+    right: str
+    evidence: Literal["refereed", "rederived"]
+
+
+def control(name: str, value: Any | Callable[[], Any]) -> Control:
+    """Return a control: what is broken in a few words, and the numbers that the same criterion must reject.
+
+    Raises:
+        LedgerError: The name is empty or the value is text: a control is measured, never asserted.
+    """
+    if not name.strip():
+        raise LedgerError("control: expected a name that says what is broken")
+    if value is None or isinstance(value, str):
+        raise LedgerError(f"control {name!r}: expected numbers or a callable, not text")
+    return Control(name, value)
+
+
+def correction(*, printed: str, right: str, evidence: str) -> Correction:
+    """Return both forms of a corrected statement.
+
+    Raises:
+        LedgerError: A form is empty, the two are equal, or the evidence is not a known kind.
+    """
+    if not printed.strip() or not right.strip() or printed == right:
+        raise LedgerError("correction: expected a printed and a right form that differ")
+    if evidence not in EVIDENCE:
+        raise LedgerError(f"evidence={evidence!r}: expected one of {', '.join(EVIDENCE)}")
+    return Correction(printed, right, evidence)  # type: ignore[arg-type]
+
+
+class Ledger:
+    """All records of one chapter's run.
+
+    Args:
+        run: The chapter's run; its scale, device and seed go into every record.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.records: list[dict[str, Any]] = []
+
+    def check(
+        self,
+        id: str,
+        statement: str,
+        *,
+        measured: Any | Callable[[], Any],
+        criterion: Criterion,
+        control: Control | None = None,
+        expected: str,
+        claim: Literal["proved", "experiment"] = "proved",
+        show: Literal["card", "row"] = "row",
+        seeds: Sequence[int] | None = None,
+        needs: str = "smoke",
+        rtol: float | None = None,
+        noise: float | None = None,
+        dtype: object = None,
+        reason: str | None = None,
+        correction: Correction | None = None,
+        exempt: str | None = None,
+    ) -> dict[str, Any]:
+        """Compute, show and store the verdict on one claim.
+
+        Args:
+            id: The inventory's id of the claim.
+            statement: The claim in one line of plain text.
+            measured: The numbers, or a callable that computes them.
+            criterion: The comparator, from `learning_dynamics.ledger`.
+            control: What must fail under the same comparator, every value of it.
+            expected: The verdict the author expects.
+            claim: A `"proved"` claim that passes *holds*; an `"experiment"` that passes is *reproduced*.
+            show: `"card"` for the page's main results, `"row"` for all others.
+            seeds: The seeds behind the numbers; the run's own if left out.
+            needs: The smallest scale at which the criterion can be judged; below it the verdict is *not evaluated*.
+            rtol: Relative tolerance when a recomputed number is held against the committed one; by default 1e-6,
+                or 1e-3 if `dtype` is float32.
+            noise: Absolute size below which digits are rounding; by default the criterion's own.
+            dtype: Floating point type of the computation; the run's own if left out.
+            reason: Why it does not (fully) reproduce, as measured; required with *partly* and *not reproduced*.
+            correction: Both forms, if the printed one fails; then the control is the printed form.
+            exempt: `"definition"` or `"existence"` for the two kinds of claim that need no control.
+
+        Returns:
+            The stored record.
+
+        Raises:
+            LedgerError: The call is malformed, the control passes, or the computed verdict is not the expected one.
+        """
+        self._admit(id, statement, show)
+        self._check_words(id, expected, claim, needs, reason, correction)
+        self._check_control(id, measured, control, exempt)
+        outcome = criterion.judge(measured() if callable(measured) else measured, each=False)
+        failing = None if control is None else self._judge_control(id, criterion, control, needs)
+        verdict = self._verdict(outcome, claim, correction)
+        if SCALES.index(self.run.scale) < SCALES.index(needs):
+            verdict = "not evaluated"
+        elif verdict != expected:
+            raise LedgerError(
+                f"{id}: computed verdict {verdict!r}, expected {expected!r}: {outcome.phrase}; "
+                f"criterion {criterion.sentence()} (bound {criterion.bound})"
+            )
+        single = machine_epsilon(dtype or self.run.dtype) > 1e-10
+        record = self._base(id, statement, expected, verdict, show) | {
+            "measured": _plain(outcome.numbers),
+            "phrase": outcome.phrase,
+            "criterion": {
+                "relation": criterion.relation,
+                "symbols": criterion.symbols,
+                "bound": criterion.bound,
+                "sentence": criterion.sentence(),
+                "rounding": criterion.rounding,
+                "floor": criterion.floor,
+            },
+            "rtol": rtol if rtol is not None else (1e-3 if single else 1e-6),
+            "noise": criterion.noise if noise is None else noise,
+            "control": failing,
+            "exempt": exempt,
+            "seeds": [self.run.seed] if seeds is None else [int(seed) for seed in seeds],
+            "dtype": str(dtype or self.run.dtype).removeprefix("torch."),
+            "reason": reason,
+            "correction": None if correction is None else vars(correction) | {},
+        }
+        return self._store(record)
+
+    def out_of_reach(
+        self,
+        id: str,
+        statement: str,
+        *,
+        needs: str,
+        command: str,
+        stand_in: str | None = None,
+        show: str = "row",
+    ) -> dict[str, Any]:
+        """Record a claim that cannot be computed here: what it needs, in hours or data, and the ready command.
+
+        Raises:
+            LedgerError: The id is malformed or repeated, or `needs` or `command` is empty.
+        """
+        self._admit(id, statement, show)
+        if not needs.strip() or not command.strip():
+            raise LedgerError(
+                f"{id}: out of reach needs the hours or data it lacks and the command that would run it"
+            )
+        record = self._base(id, statement, "out of reach", "out of reach", show)
+        reason = f"Needs {needs}; ready command: {command}"
+        return self._store(record | {"reason": reason + (f"; stand-in: {stand_in}" if stand_in else "")})
+
+    def stated(self, id: str, statement: str, *, why: str, show: str = "row") -> dict[str, Any]:
+        """Record a claim that no computation can check, and why.
+
+        Raises:
+            LedgerError: The id is malformed or repeated, or `why` is empty.
+        """
+        self._admit(id, statement, show)
+        if not why.strip():
+            raise LedgerError(f"{id}: say why no check is possible")
+        return self._store(self._base(id, statement, "stated", "stated", show) | {"reason": why})
+
+    def table(self) -> None:
+        """Show the chapter's ledger: every record so far in one table."""
+        emit(cards.table_text(self.records), cards.table_html(self.records), {})
+
+    def _admit(self, id: str, statement: str, show: str) -> None:
+        if not _ID.fullmatch(id):
+            raise LedgerError(f"id={id!r}: expected source:name, as in the inventory")
+        if any(record["id"] == id for record in self.records):
+            raise LedgerError(f"id={id!r} is recorded twice in {self.run.chapter}: one call, one record")
+        if not statement.strip() or "\n" in statement:
+            raise LedgerError(f"{id}: expected a statement of one line")
+        if show not in ("card", "row"):
+            raise LedgerError(f"{id}: show={show!r}: expected 'card' or 'row'")
+
+    @staticmethod
+    def _check_words(
+        id: str, expected: str, claim: str, needs: str, reason: str | None, correction: Correction | None
+    ) -> None:
+        if expected not in CHECKED:
+            raise LedgerError(
+                f"{id}: expected={expected!r}: a check's verdict is one of {', '.join(CHECKED)}"
+            )
+        if claim not in ("proved", "experiment"):
+            raise LedgerError(f"{id}: claim={claim!r}: expected 'proved' or 'experiment'")
+        if needs not in SCALES:
+            raise LedgerError(f"{id}: needs={needs!r}: expected one of {', '.join(SCALES)}")
+        if expected in ("partly", "not reproduced") and not (reason and reason.strip()):
+            raise LedgerError(f"{id}: {expected!r} needs the measured reason")
+        if (expected == "corrected") != (correction is not None):
+            raise LedgerError(f"{id}: 'corrected' and correction=... go together")
+
+    @staticmethod
+    def _check_control(id: str, measured: Any, control: Control | None, exempt: str | None) -> None:
+        if exempt is not None and exempt not in EXEMPT:
+            raise LedgerError(f"{id}: exempt={exempt!r}: expected one of {', '.join(EXEMPT)}")
+        if control is None and exempt is None:
+            raise LedgerError(f"{id}: a check needs a control that fails")
+        if control is not None and not isinstance(control, Control):
+            raise LedgerError(f"{id}: control: expected control(name, value), got {type(control).__name__}")
+        if control is not None and control.value is measured:
+            raise LedgerError(f"{id}: control {control.name!r} is the measured quantity itself")
+
+    @staticmethod
+    def _judge_control(id: str, criterion: Criterion, control: Control, needs: str) -> dict[str, Any]:
+        value = control.value() if callable(control.value) else control.value
+        try:
+            outcome = criterion.judge(value, each=True)
+        except LedgerError as error:
+            raise LedgerError(f"{id}: control {control.name!r}: {error}") from error
+        if outcome.state != "fail":
+            raise LedgerError(
+                f"{id}: control {control.name!r} does not fail ({outcome.phrase}; {criterion.sentence()}): "
+                "this check cannot tell right from wrong"
+            )
+        return {
+            "name": control.name,
+            "measured": _plain(outcome.numbers),
+            "phrase": outcome.phrase,
+            "passes": False,
+        }
+
+    @staticmethod
+    def _verdict(outcome: Outcome, claim: str, correction: Correction | None) -> str:
+        if outcome.state == "pass":
+            if correction is not None:
+                return "corrected"
+            return "holds" if claim == "proved" else "reproduced"
+        return "partly" if outcome.state == "weak" else "not reproduced"
+
+    def _base(self, id: str, statement: str, expected: str, verdict: str, show: str) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "id": id,
+            "chapter": self.run.chapter,
+            "statement": statement,
+            "expected": expected,
+            "verdict": verdict,
+            "show": show,
+            "scale": self.run.scale,
+            "device": str(self.run.device),
+            "measured": None,
+            "criterion": None,
+            "control": None,
+            "seeds": [],
+            "reason": None,
+            "correction": None,
+        }
+
+    def _store(self, record: dict[str, Any]) -> dict[str, Any]:
+        write_line(self.run.chapter, "claims", record, first=not self.records)
+        self.records.append(record)
+        metadata = {"learning_dynamics/claim": record}
+        emit(cards.text(record), cards.html(record), metadata, plain=cards.plain(record))
+        return record
+
+
+def _plain(numbers: dict[str, float]) -> dict[str, float | str]:
+    """JSON has no infinity: write it as text."""
+    return {key: value if math.isfinite(value) else str(value) for key, value in numbers.items()}

@@ -1,0 +1,486 @@
+"""Comparators: from numbers to *pass*, *weak* or *fail*.
+
+A criterion is made from the measured quantity in symbols and its bound. A check puts its numbers and its control
+through the same criterion, so nothing here knows which of the two it is looking at. Only numpy and scipy are
+needed; tensors are converted on the way in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+Values = NDArray[np.float64]
+
+
+class LedgerError(ValueError):
+    """A check is malformed, or its computed verdict is not the expected one."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a criterion says about one set of numbers.
+
+    Attributes:
+        state: `"pass"`, `"weak"` (right side, too near the bound for the sample) or `"fail"`.
+        numbers: What is stored and later compared, name to float.
+        phrase: The numbers as a reader's phrase, such as `28 values, worst 3.5e-11`.
+    """
+
+    state: str
+    numbers: dict[str, float]
+    phrase: str
+
+
+class Criterion(Protocol):
+    """What every comparator offers; the functions at the end of this file make them.
+
+    Attributes:
+        symbols: The measured quantity in symbols.
+        relation: The relation in a word or sign, for the record.
+        bound: What it is compared with, for the record.
+        noise: Absolute size below which a digit of the measured numbers is rounding.
+        rounding: The bound itself is a rounding tolerance: no digit below it would be repeated elsewhere.
+        floor: Size of one rounding error, where the bound is about rounding, else 0.
+    """
+
+    symbols: str
+    relation: Any
+    bound: Any
+    noise: Any
+    rounding: bool
+    floor: float
+
+    def sentence(self) -> str:
+        """Return the criterion in symbols, without a computed number."""
+        ...
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        """Return what the numbers amount to; with `each` (controls) a single passing value already passes."""
+        ...
+
+
+def machine_epsilon(dtype: object) -> float:
+    """Return the unit roundoff spacing of a dtype given as a torch dtype, numpy dtype or name.
+
+    Raises:
+        LedgerError: The dtype is not one of the floating point types known here.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in EPS:
+        raise LedgerError(f"dtype={name!r}: expected one of {', '.join(EPS)}")
+    return EPS[name]
+
+
+def as_values(measured: Any, what: str = "measured") -> Values:
+    """Return numbers of any shape as a flat float64 array.
+
+    Raises:
+        LedgerError: There is no number, a NaN, or something that is not a number.
+    """
+    if isinstance(measured, str) or measured is None:
+        raise LedgerError(f"{what}={measured!r}: expected numbers, not text")
+    if hasattr(measured, "detach"):
+        measured = measured.detach().cpu().double().numpy()
+    elif isinstance(measured, Sequence):
+        measured = [float(value) for value in measured]
+    try:
+        values = np.asarray(measured, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise LedgerError(f"{what}: expected numbers, got {type(measured).__name__}") from error
+    if values.size == 0:
+        raise LedgerError(f"{what}: the sample is empty")
+    if np.isnan(values).any():
+        raise LedgerError(f"{what}: {int(np.isnan(values).sum())} of {values.size} values are NaN")
+    return values
+
+
+def number(value: float) -> str:
+    """Format a measured number for a reader: three digits, no padded exponent."""
+    if not math.isfinite(value):
+        return "infinite" if value > 0 else "minus infinity"
+    text = f"{value:.3g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        text = f"{mantissa}e{int(exponent)}"
+    return text
+
+
+def _finite(name: str, value: float) -> float:
+    value = float(value)
+    if not math.isfinite(value):
+        raise LedgerError(f"{name}={value}: expected a finite bound")
+    return value
+
+
+class _Comparator:
+    """What most criteria share: nothing about rounding."""
+
+    noise: float = 100 * EPS["float64"]
+    rounding: bool = False
+    floor: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """Every value lies between `low` and `high`, ends included; either may be absent (infinite).
+
+    `rounding` marks a criterion whose bound is a rounding tolerance: numbers below it carry no digits that another
+    machine would repeat.
+    """
+
+    symbols: str
+    low: float = -math.inf
+    high: float = math.inf
+    bound_symbols: str = ""
+    rounding: bool = False
+    floor: float = 0.0
+
+    @property
+    def relation(self) -> str:
+        if math.isinf(self.low):
+            return "<="
+        return ">=" if math.isinf(self.high) else "between"
+
+    @property
+    def bound(self) -> float | list[float]:
+        return {"<=": self.high, ">=": self.low, "between": [self.low, self.high]}[self.relation]
+
+    def sentence(self) -> str:
+        if self.relation == "between":
+            return f"{number(self.low)} ≤ {self.symbols} ≤ {number(self.high)}"
+        sign = "≤" if self.relation == "<=" else "≥"
+        bound = self.bound_symbols or number(float(self.bound))  # type: ignore[arg-type]
+        return f"{self.symbols} {sign} {bound}"
+
+    @property
+    def noise(self) -> float:
+        if self.rounding:
+            return self.high
+        return 100 * (self.floor or EPS["float64"])
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        values = as_values(measured)
+        inside = (values >= self.low) & (values <= self.high)
+        passes = bool(inside.all()) if not each else bool(inside.any())
+        low, high = float(values.min()), float(values.max())
+        overshoot = np.maximum(values - self.high, self.low - values)
+        worst = float(values[int(np.argmin(overshoot) if each else np.argmax(overshoot))])
+        word = "closest to passing" if each else "worst"
+        phrase = number(worst) if values.size == 1 else f"{values.size} values, {word} {number(worst)}"
+        numbers = {"count": float(values.size), "min": low, "max": high, "worst": worst}
+        return Outcome("pass" if passes else "fail", numbers, phrase)
+
+
+@dataclass(frozen=True)
+class _Exactly(_Comparator):
+    """Every value equals one integer, without tolerance."""
+
+    symbols: str
+    value: int
+
+    relation: ClassVar[str] = "=="
+
+    @property
+    def bound(self) -> float:
+        return float(self.value)
+
+    def sentence(self) -> str:
+        return f"{self.symbols} = {self.value}"
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        values = as_values(measured)
+        equal = values == self.value
+        passes = bool(equal.all()) if not each else bool(equal.any())
+        low, high = values.min(), values.max()
+        phrase = number(float(low)) if low == high else f"from {number(float(low))} to {number(float(high))}"
+        if values.size > 1:
+            phrase = f"{values.size} values, {phrase}"
+        numbers = {"count": float(values.size), "min": float(low), "max": float(high)}
+        return Outcome("pass" if passes else "fail", numbers, phrase)
+
+
+@dataclass(frozen=True)
+class _Exponent(_Comparator):
+    """A confidence interval contains the claimed exponent and excludes its neighbours."""
+
+    symbols: str
+    claimed: float
+    neighbours: tuple[float, ...]
+
+    relation: ClassVar[str] = "interval contains"
+
+    @property
+    def bound(self) -> list[float]:
+        return [self.claimed, *self.neighbours]
+
+    def sentence(self) -> str:
+        others = " and ".join(number(value) for value in self.neighbours)
+        return f"the interval of {self.symbols} contains {number(self.claimed)} and excludes {others}"
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        low, estimate, high = interval_ends(measured)
+        contains = low <= self.claimed <= high
+        excludes = all(not low <= value <= high for value in self.neighbours)
+        state = "pass" if contains and excludes else ("weak" if contains else "fail")
+        phrase = f"{number(estimate)}, interval {number(low)} to {number(high)}"
+        return Outcome(state, {"low": low, "estimate": estimate, "high": high}, phrase)
+
+
+@dataclass(frozen=True)
+class _Ordering(_Comparator):
+    """Paired over seeds, each named quantity is larger than the one before it."""
+
+    symbols: str
+    names: tuple[str, ...]
+    level: float = 0.999
+
+    relation: ClassVar[str] = "increasing"
+
+    @property
+    def bound(self) -> float:
+        return 0.0
+
+    def sentence(self) -> str:
+        return f"{self.symbols}: " + " < ".join(self.names)
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        if not isinstance(measured, Mapping) or set(measured) != set(self.names):
+            raise LedgerError(f"measured: expected one sample for each of {', '.join(self.names)}")
+        samples = [as_values(measured[name], name) for name in self.names]
+        if len({sample.size for sample in samples}) != 1:
+            raise LedgerError("measured: the samples of an ordering must have the same seeds")
+        numbers: dict[str, float] = {}
+        states, phrases = [], []
+        for first, second, a, b in zip(self.names, self.names[1:], samples, samples[1:], strict=False):
+            mean, error, low, _ = mean_and_interval(b - a, self.level, f"{second} minus {first}")
+            states.append("pass" if low > 0 and mean >= 3 * error else ("weak" if mean > 0 else "fail"))
+            numbers[f"{second} - {first}"] = mean
+            numbers[f"{second} - {first}, low"] = low
+            phrases.append(f"{second} exceeds {first} by {number(mean)} (at least {number(low)})")
+        state = "fail" if "fail" in states else ("weak" if "weak" in states else "pass")
+        return Outcome(state, numbers, "; ".join(phrases))
+
+
+@dataclass(frozen=True)
+class _Confident(_Comparator):
+    """The mean over seeds lies on one side of a bound, by its t interval and by three standard errors."""
+
+    symbols: str
+    low: float = -math.inf
+    high: float = math.inf
+    level: float = 0.999
+
+    @property
+    def relation(self) -> str:
+        return "mean <=" if math.isinf(self.low) else "mean >="
+
+    @property
+    def bound(self) -> float:
+        return self.high if math.isinf(self.low) else self.low
+
+    def sentence(self) -> str:
+        sign = "≤" if math.isinf(self.low) else "≥"
+        return f"mean of {self.symbols} {sign} {number(self.bound)}, {100 * self.level:g} % interval"
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        mean, error, low, high = mean_and_interval(as_values(measured), self.level, self.symbols)
+        distance = self.high - mean if math.isinf(self.low) else mean - self.low
+        inside = low >= self.low and high <= self.high
+        state = "fail" if distance < 0 else ("pass" if inside and distance >= 3 * error else "weak")
+        count = as_values(measured).size
+        numbers = {"count": float(count), "mean": mean, "standard error": error, "low": low, "high": high}
+        phrase = f"{count} seeds, mean {number(mean)}, interval {number(low)} to {number(high)}"
+        return Outcome(state, numbers, phrase)
+
+
+def interval_ends(measured: Any) -> tuple[float, float, float]:
+    """Return low, estimate and high of anything that has these three attributes.
+
+    Raises:
+        LedgerError: They are absent, not finite or not in order.
+    """
+    try:
+        ends = (float(measured.low), float(measured.estimate), float(measured.high))
+    except AttributeError as error:
+        message = "measured: expected an interval with low, estimate and high"
+        raise LedgerError(message) from error
+    if not all(math.isfinite(value) for value in ends):
+        raise LedgerError(f"measured: the interval {ends} is not finite")
+    if not ends[0] <= ends[1] <= ends[2]:
+        raise LedgerError(f"measured: the interval {ends} is not in order")
+    return ends
+
+
+def mean_and_interval(values: Values, level: float, what: str) -> tuple[float, float, float, float]:
+    """Return mean, standard error and the ends of Student's t interval of a sample.
+
+    Raises:
+        LedgerError: Fewer than two values.
+    """
+    from scipy import stats
+
+    if values.size < 2:
+        raise LedgerError(f"{what}: an interval needs at least two seeds, got {values.size}")
+    mean = float(values.mean())
+    error = float(values.std(ddof=1) / math.sqrt(values.size))
+    half = float(stats.t.ppf(0.5 + level / 2, values.size - 1)) * error
+    return mean, error, mean - half, mean + half
+
+
+def identity(
+    symbols: str, *, condition: float = 1.0, size: float = 1.0, dtype: object = "float64"
+) -> Criterion:
+    """Two sides agree up to rounding: every |value| <= 100 eps condition size.
+
+    Args:
+        symbols: The measured difference in symbols.
+        condition: Condition number of the computation; 1 for a well-conditioned one.
+        size: Size of what is compared, in the units of the difference; 1 for a relative error.
+        dtype: The floating point type of the computation.
+
+    Raises:
+        LedgerError: `condition < 1`, or `size <= 0`, or either is not finite.
+    """
+    if not _finite("condition", condition) >= 1:
+        raise LedgerError(f"condition={condition}: expected a condition number >= 1")
+    if not _finite("size", size) > 0:
+        raise LedgerError(f"size={size}: expected a size > 0")
+    eps = machine_epsilon(dtype)
+    tolerance = 100 * eps * float(condition) * float(size)
+    factors = ["100 ε"] + ["condition"] * (condition != 1) + ["size"] * (size != 1)
+    return _Identity(symbols, -tolerance, tolerance, " · ".join(factors), True, eps * float(size))
+
+
+@dataclass(frozen=True)
+class _Identity(_Bounds):
+    """A difference that should be zero: values are taken by absolute value."""
+
+    @property
+    def relation(self) -> str:
+        return "<="
+
+    @property
+    def bound(self) -> float:
+        return self.high
+
+    def judge(self, measured: Any, *, each: bool) -> Outcome:
+        return super().judge(np.abs(as_values(measured)), each=each)
+
+
+def at_most(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool = False) -> Criterion:
+    """Every value is at most `bound`.
+
+    Args:
+        symbols: The measured quantity in symbols.
+        bound: The bound as a number.
+        bound_symbols: The bound in symbols; needed where its number is computed and not the same on every machine.
+        signed: The quantity may be negative, and so may the bound.
+
+    Raises:
+        LedgerError: The bound is not finite, or is negative without `signed=True` (an error or a distance never is).
+    """
+    if _finite("bound", bound) < 0 and not signed:
+        raise LedgerError(
+            f"bound={bound}: a bound on an error has the wrong sign; signed quantities say signed=True"
+        )
+    return _Bounds(symbols, high=float(bound), bound_symbols=bound_symbols)
+
+
+def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool = False) -> Criterion:
+    """Every value is at least `bound`; the arguments are those of `at_most`.
+
+    Raises:
+        LedgerError: The bound is not finite, or is not positive without `signed=True` (any distance would pass).
+    """
+    if _finite("bound", bound) <= 0 and not signed:
+        raise LedgerError(
+            f"bound={bound}: a lower bound on a size has the wrong sign; signed quantities say signed=True"
+        )
+    return _Bounds(symbols, low=float(bound), bound_symbols=bound_symbols)
+
+
+def between(symbols: str, low: float, high: float) -> Criterion:
+    """Every value lies in [low, high].
+
+    Raises:
+        LedgerError: An end is not finite, or low >= high.
+    """
+    if _finite("low", low) >= _finite("high", high):
+        raise LedgerError(f"low={low}, high={high}: expected low < high")
+    return _Bounds(symbols, float(low), float(high))
+
+
+def inequality(symbols: str, *, size: float = 1.0, dtype: object = "float64") -> Criterion:
+    """A proved inequality without slack: every value (right minus left side) >= -100 eps size.
+
+    Raises:
+        LedgerError: `size <= 0` or not finite.
+    """
+    if not _finite("size", size) > 0:
+        raise LedgerError(f"size={size}: expected a size > 0")
+    eps = machine_epsilon(dtype)
+    return _Bounds(
+        symbols, low=-100 * eps * float(size), bound_symbols="0 up to rounding", floor=eps * float(size)
+    )
+
+
+def exponent(symbols: str, claimed: float, *, neighbours: Sequence[float]) -> Criterion:
+    """An interval of a fitted exponent contains the claimed one and excludes its neighbours.
+
+    Raises:
+        LedgerError: There is no neighbour, or the claimed value is among them.
+    """
+    others = tuple(_finite("neighbours", value) for value in neighbours)
+    if not others or claimed in others:
+        raise LedgerError(f"neighbours={others}: expected at least one value other than {claimed}")
+    return _Exponent(symbols, _finite("claimed", claimed), others)
+
+
+def equals(symbols: str, value: int) -> Criterion:
+    """Every value equals an integer exactly.
+
+    Raises:
+        LedgerError: `value` is not an integer.
+    """
+    if isinstance(value, bool) or int(value) != value:
+        raise LedgerError(f"value={value!r}: expected an integer; use `identity` for real numbers")
+    return _Exactly(symbols, int(value))
+
+
+def ordering(symbols: str, names: Sequence[str], *, level: float = 0.999) -> Criterion:
+    """The named samples, paired over seeds, increase in this order.
+
+    Raises:
+        LedgerError: Fewer than two names, a repeated name, or a level outside (0, 1).
+    """
+    if len(names) < 2 or len(set(names)) != len(names):
+        raise LedgerError(f"names={tuple(names)}: expected at least two different names")
+    return _Ordering(symbols, tuple(names), _level(level))
+
+
+def confident(
+    symbols: str, *, at_most: float | None = None, at_least: float | None = None, level: float = 0.999
+) -> Criterion:
+    """The mean over seeds lies on the stated side of a bound, with confidence; too near it the verdict is `partly`.
+
+    Raises:
+        LedgerError: Not exactly one bound is given, or it is not finite, or the level is outside (0, 1).
+    """
+    if (at_most is None) == (at_least is None):
+        raise LedgerError("confident: expected exactly one of at_most and at_least")
+    if at_most is not None:
+        return _Confident(symbols, high=_finite("at_most", at_most), level=_level(level))
+    return _Confident(symbols, low=_finite("at_least", at_least), level=_level(level))  # type: ignore[arg-type]
+
+
+def _level(level: float) -> float:
+    if not 0 < level < 1:
+        raise LedgerError(f"level={level}: expected a confidence level between 0 and 1")
+    return float(level)

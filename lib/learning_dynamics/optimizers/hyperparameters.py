@@ -1,0 +1,76 @@
+"""What a hyper-parameter of an update rule may be, and how a rule reads it.
+
+A hyper-parameter is a number, or a tensor that broadcasts against the parameters `theta (*batch, d)`. The
+coordinate axis of such a tensor must have length one, so that a grid of values is a batch axis and can never
+be mistaken for one value per coordinate: `torch.tensor([0.1, 0.2])[:, None]` gives two runs, each its own
+step size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Real
+
+from torch import Tensor
+
+Hyperparameter = float | Tensor
+"""A number, or a tensor of shape `(*batch, 1)` (or without axes)."""
+
+StepSize = Hyperparameter | Callable[[int], Hyperparameter]
+"""A hyper-parameter, or a schedule: a function of the step number 0, 1, 2, ... that returns one."""
+
+
+def require(name: str, value: object, low: float, below: float = math.inf) -> None:
+    """Check that every entry of a hyper-parameter lies in `[low, below)`.
+
+    Args:
+        name: the argument's name, for the message.
+        value: the hyper-parameter.
+        low: least allowed value.
+        below: the values stay strictly below this one; infinity means any finite value.
+
+    Raises:
+        ValueError: the value is no real number or tensor, lies outside, is not finite, or has a last axis
+            longer than one.
+    """
+    allowed = f"finite, >= {low}" + (f" and < {below}" if below < math.inf else "")
+    if isinstance(value, Tensor):
+        _require_no_coordinates(name, value)
+        inside = bool(((value >= low) & (value < below)).all())
+    else:
+        inside = isinstance(value, Real) and low <= value < below
+    if not inside:
+        raise ValueError(f"{name} = {value!r}; allowed: {allowed}")
+
+
+def require_step_size(step_size: StepSize) -> None:
+    """Check a constant step size: finite and not negative. What a schedule returns is used as it is."""
+    if not callable(step_size):
+        require("step_size", step_size, 0.0)
+
+
+def like(value: Hyperparameter, theta: Tensor) -> Hyperparameter:
+    """Return the hyper-parameter in the dtype and on the device of `theta`, so that it never changes them."""
+    return value.to(theta) if isinstance(value, Tensor) else value
+
+
+def step_size_at(step_size: StepSize, step: int, theta: Tensor) -> Hyperparameter:
+    """Return the step size eta_k of step number `step`, ready to multiply `theta`.
+
+    Raises:
+        ValueError: a schedule returned a tensor whose last axis is longer than one.
+    """
+    if callable(step_size):
+        step_size = step_size(step)
+        if isinstance(step_size, Tensor):
+            _require_no_coordinates("step_size", step_size)
+    return like(step_size, theta)
+
+
+def _require_no_coordinates(name: str, value: Tensor) -> None:
+    if value.ndim > 0 and value.shape[-1] != 1:
+        raise ValueError(
+            f"{name} has shape {tuple(value.shape)}; allowed: a number or a tensor (*batch, 1), "
+            "one value per run (a grid of values is a batch axis: write values[:, None])"
+        )

@@ -1,0 +1,108 @@
+"""How a chapter runs: at which scale, on which device, from which seed.
+
+A chapter makes one `Run` from its parameters cell and asks it for everything that depends on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+
+SCALES = ("smoke", "book", "paper")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One execution of one chapter.
+
+    Args:
+        chapter: The chapter's id, `part/name`.
+        scale: `"smoke"` (every cell, seconds), `"book"` (what is published) or `"paper"` (the source's sizes).
+        device: `"auto"` (CUDA if there is one, else CPU), `"cpu"` or `"cuda"`, with an index if wanted.
+        seed: A non-negative integer; every random stream of the chapter is derived from it.
+        part: `"all"`, or `"k/m"`, the k-th of m parts of a run that is split, counted from 1.
+        dtype: The floating point type of the chapter's theory; float64 unless said otherwise.
+
+    Raises:
+        ValueError: An argument is outside what is allowed; the message names it, its value and the choice.
+    """
+
+    chapter: str
+    scale: str = "book"
+    device: torch.device | str = "auto"
+    seed: int = 0
+    part: str = "all"
+    dtype: torch.dtype = field(default=torch.float64)
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", self.chapter):
+            raise ValueError(f"chapter={self.chapter!r}: expected 'part/name' in lower case")
+        if self.scale not in SCALES:
+            raise ValueError(f"scale={self.scale!r}: expected one of {', '.join(SCALES)}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed={self.seed!r}: expected an integer >= 0")
+        if not self.dtype.is_floating_point:
+            raise ValueError(f"dtype={self.dtype}: expected a floating point type")
+        object.__setattr__(self, "device", resolve_device(self.device))
+        index, count = self._parse_part()
+        object.__setattr__(self, "_part", (index, count))
+
+    def _parse_part(self) -> tuple[int, int]:
+        if self.part == "all":
+            return 1, 1
+        match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", str(self.part))
+        if not match or int(match[1]) > int(match[2]):
+            raise ValueError(f"part={self.part!r}: expected 'all' or 'k/m' with 1 <= k <= m")
+        return int(match[1]), int(match[2])
+
+    def pick(self, *, smoke: T, book: T, paper: T) -> T:
+        """Return the value for this run's scale."""
+        return {"smoke": smoke, "book": book, "paper": paper}[self.scale]
+
+    def seeds(self, *, smoke: int, book: int, paper: int) -> list[int]:
+        """Return as many seeds as the scale asks for; runs with different `seed` share none.
+
+        Raises:
+            ValueError: A count is not between 1 and 9999.
+        """
+        count = self.pick(smoke=smoke, book=book, paper=paper)
+        if not 1 <= count <= 9999:
+            raise ValueError(f"seeds({self.scale}={count}): expected a count between 1 and 9999")
+        return [10_000 * self.seed + i for i in range(count)]
+
+    def generator(self, stream: str, seed: int | None = None) -> torch.Generator:
+        """Return a CPU generator for one named stream, so that adding a stream changes no other.
+
+        Args:
+            stream: A name such as `"data"` or `"start"`.
+            seed: One of `seeds(...)`; the run's own seed if left out.
+        """
+        key = f"{self.seed if seed is None else seed}:{stream}".encode()
+        state = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1
+        return torch.Generator().manual_seed(state)
+
+    def share(self, items: list[T]) -> list[T]:
+        """Return this part's share of a list of independent pieces: every m-th, starting at the k-th."""
+        index, count = self._part  # type: ignore[attr-defined]
+        return items[index - 1 :: count]
+
+
+def resolve_device(device: torch.device | str) -> torch.device:
+    """Return the device that a name stands for.
+
+    Raises:
+        ValueError: The name is not a device, or CUDA is asked for where there is none.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+        raise ValueError(f"device={str(device)!r}: expected 'auto', 'cpu' or 'cuda'")
+    resolved = torch.device(device)
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={str(device)!r}: no CUDA device here; use 'auto' or 'cpu'")
+    return resolved

@@ -1,0 +1,339 @@
+"""The commands under faults: failing and aborted runs, bad arguments, an environment like Colab's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+import chapter as chapter_tool
+import compare
+import notebook as notebook_tool
+import repository
+import suite
+from chapter import ROOT
+from learning_dynamics.ledger import read
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = """\
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A small chapter
+
+# %% tags=["colab", "remove-cell"]
+# colab set-up (generated)
+
+# %% tags=["parameters"]
+SCALE = "book"
+DEVICE = "auto"
+SEED = 0
+
+# %%
+from learning_dynamics.ledger import Ledger, at_most, control
+from learning_dynamics.runs import Run
+
+run = Run("part/name", scale=SCALE, device=DEVICE, seed=SEED)
+ledger = Ledger(run)
+ledger.check(
+    "a:b", "s", measured=[VALUE], criterion=at_most("e", 1), control=control("c", [2.0]), expected="holds"
+)
+WAIT
+"""
+
+
+def write_script(root: Path, value: str = "0.25", wait: str = "pass") -> None:
+    path = root / "chapters" / "part" / "name.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SCRIPT.replace("VALUE", value).replace("WAIT", wait) if wait else SCRIPT)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A repository with one small executed chapter."""
+    (tmp_path / "_config.yml").write_text("repository:\n  url: https://github.com/someone/book\n")
+    write_script(tmp_path)
+    chapter_tool.execute("part/name", tmp_path)
+    return tmp_path
+
+
+def test_executing_twice_gives_the_same_bytes(small: Path) -> None:
+    path = read.notebook_path(small, "part/name")
+    first = path.read_bytes()
+    chapter_tool.execute("part/name", small)
+    assert path.read_bytes() == first
+    assert "https://github.com/someone/book" in first.decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "wait", "error"),
+    [
+        ("1.25", "pass", CellExecutionError),
+        ("0.25", "1 / 0", CellExecutionError),
+        ("0.25", "import sys; print('w', file=sys.stderr)", ValueError),
+    ],
+)
+def test_a_failing_chapter_leaves_the_notebook_as_it_was(
+    value: str, wait: str, error: type[Exception], small: Path
+) -> None:
+    path = read.notebook_path(small, "part/name")
+    before = path.read_bytes()
+    write_script(small, value, wait)
+    with pytest.raises(error):
+        chapter_tool.execute("part/name", small)
+    assert path.read_bytes() == before
+    assert list(path.parent.glob("*.part")) == []
+
+
+def execute_elsewhere(root: Path) -> subprocess.Popen:
+    code = f"import chapter, pathlib; chapter.execute('part/name', pathlib.Path({str(root)!r}))"
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT / "tools", stderr=subprocess.DEVNULL)
+
+
+def test_an_aborted_run_leaves_the_notebook_as_it_was(small: Path) -> None:
+    path = read.notebook_path(small, "part/name")
+    before = path.read_bytes()
+    write_script(small, wait="import time, pathlib; pathlib.Path('started').touch(); time.sleep(60)")
+    process = execute_elsewhere(small)
+    deadline = time.monotonic() + 60
+    while not (path.parent / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) != 0
+    assert path.read_bytes() == before
+
+
+def test_two_chapters_at_a_time_and_a_third_waits(tmp_path: Path) -> None:
+    taken = textwrap.dedent("""
+        import chapter, pathlib, sys, time
+        with chapter.slot(pathlib.Path(sys.argv[1])):
+            print("in", flush=True)
+            time.sleep(float(sys.argv[2]))
+        """)
+
+    def take(seconds: float) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-c", taken, str(tmp_path), str(seconds)],
+            cwd=ROOT / "tools",
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    first, second = take(30), take(30)
+    assert [process.stdout.readline() for process in (first, second)] == ["in\n", "in\n"]
+    third = take(0)
+    assert third.stdout.readline().startswith("waiting")
+    first.kill()
+    first.wait()
+    assert third.stdout.readline() == "in\n"
+    assert third.wait(30) == 0
+    second.kill()
+    second.wait()
+
+
+def test_run_writes_a_new_notebook_and_its_records_and_overwrites_nothing(small: Path) -> None:
+    out = small / "out" / "name.ipynb"
+    parameters = {"SCALE": "smoke", "DEVICE": "cpu", "SEED": 5}
+    committed = read.notebook_path(small, "part/name").read_bytes()
+    notebook_tool.run("part/name", out, parameters, small)
+    records = json.loads(out.with_suffix(".json").read_text())
+    assert [(record["id"], record["scale"], record["seeds"]) for record in records] == [("a:b", "smoke", [5])]
+    assert read.notebook_path(small, "part/name").read_bytes() == committed
+    with pytest.raises(ValueError, match="exists already"):
+        notebook_tool.run("part/name", out, parameters, small)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["chapter.py", "no/chapter"], "CHAPTER='no/chapter': no such chapter; there are:"),
+        (["chapter.py"], "name a chapter"),
+        (["notebook.py", "no/chapter"], "CHAPTER='no/chapter': no such chapter"),
+        (["notebook.py", "", "--scale", "huge"], "no such chapter"),
+        (["suite.py", "everything"], "no such part: everything; there are: style"),
+        (["repository.py", "somewhere"], "URL='somewhere': expected https://host/owner/name"),
+        (["compare.py", "nowhere"], "usage"),
+    ],
+)
+def test_a_bad_argument_is_named(command: list[str], message: str) -> None:
+    result = subprocess.run(
+        [sys.executable, *command], cwd=ROOT / "tools", capture_output=True, text=True, check=False
+    )
+    assert result.returncode != 0
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def nbval(small: Path, records: Path) -> tuple[bool, list[str]]:
+    path = read.notebook_path(small, "part/name")
+    passed = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "--nbval",
+                "--nbval-current-env",
+                "-p",
+                "no:cacheprovider",
+            ),
+            *("--nbval-sanitize-with", str(ROOT / "tests" / "nbval" / "sanitize.cfg"), "-c", os.devnull),
+            *("--rootdir", str(small), str(path)),
+        ],
+        env=os.environ | {"LEARNING_DYNAMICS_RECORDS": str(records)},
+        capture_output=True,
+        check=False,
+    )
+    return passed.returncode == 0, compare.compare("part/name", records, small)
+
+
+def test_nbval_passes_on_true_outputs_and_stale_or_edited_ones_are_found(small: Path, tmp_path: Path) -> None:
+    path = read.notebook_path(small, "part/name")
+    true = path.read_text()
+    assert nbval(small, tmp_path / "r0") == (True, [])
+    path.write_text(true.replace('"worst": 0.25', '"worst": 0.26'))
+    passed, lines = nbval(small, tmp_path / "r1")
+    assert passed and "0.26 in the notebook and 0.25 recomputed" in lines[0]
+    path.write_text(true.replace("[holds]", "[reproduced]"))
+    assert nbval(small, tmp_path / "r2")[0] is False
+    path.write_text(true.replace("measured=[0.25]", "measured=[0.5]"))
+    assert nbval(small, tmp_path / "r3")[1]
+
+
+def test_the_suite_reports_a_failing_part(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(suite, "PARTS", {"good": lambda: True, "bad": lambda: False})
+    monkeypatch.setattr(sys, "argv", ["suite.py"])
+    assert suite.main() == 1
+    out = capsys.readouterr().out
+    assert out.rstrip().endswith("1 passed, 1 failed") and "FAILED" in out
+
+
+def git(*arguments: str | Path, cwd: Path) -> str:
+    identity = ["-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false"]
+    return subprocess.run(
+        ["git", *identity, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, check=True
+    ).stdout
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working tree as a repository of its own, all of it committed."""
+    folder = tmp_path_factory.mktemp("clone") / "book"
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    git("init", "-q", "-b", "main", cwd=folder)
+    git("add", "-A", cwd=folder)
+    git("commit", "-q", "-m", "all", cwd=folder)
+    return folder
+
+
+def test_the_address_changes_everywhere_without_executing(clone: Path) -> None:
+    old = chapter_tool.address(clone)
+    new = "https://github.com/another-owner/another-name"
+    before = {path: path.read_text() for path in (clone / "chapters").glob("*/*.ipynb")}
+    changed = repository.change(new, clone)
+    assert "_config.yml" in changed and "CITATION.cff" in changed
+    assert git("grep", "-l", "-F", new, cwd=clone)
+    left = subprocess.run(
+        ["git", "grep", "-l", "-F", old], cwd=clone, capture_output=True, text=True, check=False
+    )
+    assert left.stdout == ""
+    for path, text in before.items():
+        assert path.read_text() == text.replace(old, new)
+        script = path.with_suffix(".py").read_text()
+        chapter_tool.fill_colab_cell(path.with_suffix(".py"), clone)
+        assert path.with_suffix(".py").read_text() == script
+    repository.change(old, clone)
+    assert git("status", "--porcelain", cwd=clone) == ""
+
+
+STARTUP = "import google.colab\n"
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+notebook = nbformat.read(sys.argv[1], as_version=4)
+for cell in notebook.cells:
+    if "parameters" in cell.metadata.get("tags", []):
+        cell.source = cell.source.replace('SCALE = "book"', 'SCALE = "smoke"')
+NotebookClient(notebook, kernel_name="python3").execute()
+nbformat.write(notebook, sys.argv[2])
+"""
+
+
+def versions(python: Path) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json;"
+        "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
+    )
+    return json.loads(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def test_a_chapter_runs_from_an_empty_folder_in_an_environment_like_colabs(
+    clone: Path, tmp_path: Path
+) -> None:
+    """Torch and the scientific stack are there, `google.colab` is imported, the library is not."""
+    repository.change(f"file://{clone}", clone)
+    git("commit", "-q", "-a", "-m", "address", cwd=clone)
+    environment = tmp_path / "colab"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    python = environment / "bin" / "python"
+    site = next((environment / "lib").glob("python*/site-packages"))
+    (site / "preinstalled.pth").write_text(f"{Path(nbformat.__file__).parents[1]}\n")
+    (site / "google" / "colab").mkdir(parents=True)
+    (site / "google" / "colab" / "__init__.py").touch()
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-colab.py").write_text(STARTUP)
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    settings = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    settings |= {"IPYTHONDIR": str(tmp_path / "ipython"), "OMP_NUM_THREADS": "1"}
+
+    absent = subprocess.run([python, "-c", "import learning_dynamics"], cwd=folder, env=settings, check=False)
+    assert absent.returncode != 0
+    before = versions(python)
+    source = read.notebook_path(clone, "implicit_bias/minimum_norm")
+    subprocess.run(
+        [python, "-c", textwrap.dedent(EXECUTE), source, folder / "done.ipynb"],
+        cwd=folder,
+        env=settings,
+        check=True,
+    )
+    after = versions(python)
+    assert {name: version for name, version in after.items() if name != "learning-dynamics"} == {
+        name: version for name, version in before.items() if name != "learning-dynamics"
+    }
+    where = subprocess.run(
+        [python, "-c", "import learning_dynamics; print(learning_dynamics.__file__)"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=settings,
+        check=True,
+    ).stdout
+    assert str(environment) in where
+    done = read.notebook_records(folder / "done.ipynb")
+    assert {record["scale"] for record in done} == {"smoke"}
+    assert "<style>" in (folder / "done.ipynb").read_text()

@@ -1,0 +1,545 @@
+"""The moving parts, in real Chromium: what they display is compared with the library and with scipy.
+
+Each widget is loaded from a bare page on a local server, so that the rendered book is not needed; the last test
+looks at the rendered pages when they exist. Settings are reached by keyboard, by slider and by drag.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import math
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+
+from learning_dynamics import flows
+from learning_dynamics.optimizers import Adam, GradientDescent
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwright is in requirements.txt")
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDGETS = ROOT / "book/_static/widgets"
+BUILT = ROOT / "book/_build/html"
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="no Chromium: `apt-get install -y --no-install-recommends chromium fonts-dejavu-core`, or set CHROMIUM",
+)
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>moving part</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
+<link rel="stylesheet" href="widgets/widgets.css"><script defer src="widgets/{script}"></script></head>
+<body><div class="ld-widget" data-widget="{name}" {options}><img src="widgets/hypentropy_ball.png" alt="static"></div>
+</body></html>"""
+
+X = np.array([[1.0, 2.0]])
+Y = np.array([2.0])
+
+
+def sub_page(name: str, options: str = "") -> str:
+    return PAGE.format(name=name, script=name.replace("-", "_") + ".js", options=options)
+
+
+# ------------------------------------------------------------------------------------------------ reading the display
+
+
+def decimals(text: str) -> list[float]:
+    """The decimal numbers of a displayed text, with its typographic minus."""
+    return [float(word) for word in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))]
+
+
+def scientific(text: str) -> float:
+    """A displayed number such as 46.6 or 8.0×10⁻⁴."""
+    plain = text.translate(str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻−", "0123456789--")).split(",")[0].split()[0]
+    mantissa, _, exponent = plain.partition("×10")
+    return float(mantissa) * 10.0 ** int(exponent or 0)
+
+
+# ------------------------------------------------------------------------------------------------------ the test bench
+
+
+class Bench:
+    """A browser, a local server and the complaints that the pages made."""
+
+    def __init__(self, browser: playwright.Browser, folder: Path, address: str) -> None:
+        self.browser, self.folder, self.address = browser, folder, address
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+
+    def page(self, path: str, *, width: int = 760, still: bool = True, **options: object) -> playwright.Page:
+        motion = "reduce" if still else "no-preference"
+        page = self.browser.new_page(
+            viewport={"width": width, "height": 1000}, reduced_motion=motion, **options
+        )
+        page.set_default_timeout(10_000)
+        page.on(
+            "console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("requestfailed", lambda request: self.complaints.append(request.url))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.goto(f"{self.address}/{path}")
+        return page
+
+    def widget(self, name: str, attributes: str = "", **options: object) -> playwright.Page:
+        (self.folder / f"{name}.html").write_text(sub_page(name, attributes), encoding="utf-8")
+        page = self.page(f"{name}.html", **options)
+        page.wait_for_selector(f'[data-widget="{name}"][data-ready="true"]')
+        return page
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+def serve(folder: Path) -> http.server.ThreadingHTTPServer:
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def bench(browser: playwright.Browser, tmp_path: Path) -> Iterator[Bench]:
+    """A bench on the widgets' own folder; afterwards: no complaint, and no request to another host."""
+    shutil.copytree(WIDGETS, tmp_path / "widgets")
+    server = serve(tmp_path)
+    bench = Bench(browser, tmp_path, f"http://127.0.0.1:{server.server_port}")
+    yield bench
+    for context in browser.contexts:
+        context.close()
+    server.shutdown()
+    server.server_close()
+    assert bench.complaints == []
+    assert [url for url in bench.requests if not url.startswith((bench.address, "data:"))] == []
+
+
+def shown(page: playwright.Page, quantity: str) -> str:
+    return page.inner_text(f'[data-quantity="{quantity}"]')
+
+
+def slide(page: playwright.Page, name: str, value: float) -> None:
+    """Move a range input with the mouse, to the place of a value; the last steps by arrow keys."""
+    slider = page.locator(f'input[name="{name}"]')
+    low, high, step = (float(slider.get_attribute(key)) for key in ("min", "max", "step"))
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    page.mouse.click(
+        box["x"] + 8 + (box["width"] - 16) * (value - low) / (high - low), box["y"] + box["height"] / 2
+    )
+    missing = round((value - float(slider.input_value())) / step)
+    assert abs(missing) <= 3, "the slider does not follow the mouse"
+    for _ in range(abs(missing)):
+        slider.press("ArrowRight" if missing > 0 else "ArrowLeft")
+
+
+# --------------------------------------------------------------------------------------------------------- the scripts
+
+
+@pytest.mark.parametrize("script", ["minimum_norm.js", "hypentropy_ball.js"])
+def test_script_is_small_and_loads_nothing(script: str) -> None:
+    text = (WIDGETS / script).read_text(encoding="utf-8")
+    assert len(text.encode()) < 30_000
+    assert re.findall(r"\b(?:fetch|import|XMLHttpRequest|WebSocket|eval)\b\s*\(", text) == []
+    assert set(re.findall(r"https?://[^\s\"']+", text)) <= {"http://www.w3.org/2000/svg"}
+
+
+def test_static_picture_is_small() -> None:
+    assert (WIDGETS / "hypentropy_ball.png").stat().st_size < 60_000
+
+
+# -------------------------------------------------------------------------------------------------------- minimum norm
+
+
+def predicted_end(start: np.ndarray, angle: float, ratio: float) -> np.ndarray:
+    """theta_0 + P X^T (X P X^T)^+ (y - X theta_0), with P from its eigenvectors."""
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    turn = np.array([[c, -s], [s, c]])
+    P = turn @ np.diag([ratio, 1.0]) @ turn.T
+    return start + P @ X.T @ np.linalg.pinv(X @ P @ X.T) @ (Y - X @ start)
+
+
+def library_run(start: np.ndarray, angle: float, ratio: float) -> np.ndarray:
+    """Gradient descent of the library in the chart theta = P^(1/2) phi, where it is preconditioned by P."""
+    c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    root = torch.tensor([[c, -s], [s, c]]) @ torch.diag(torch.tensor([math.sqrt(ratio), 1.0]))
+    A = torch.tensor(X) @ root.double()
+    rule = GradientDescent(step_size=0.35 / float(A @ A.T))
+    phi = torch.linalg.solve(root.double(), torch.tensor(start))
+    state = rule.start(phi)
+    for _ in range(60):
+        phi, state = rule.step(phi, A.T @ (A @ phi - torch.tensor(Y)), state)
+    return (root.double() @ phi).numpy()
+
+
+def library_adam(start: np.ndarray) -> np.ndarray:
+    rule = Adam(step_size=lambda k: 0.1 * 0.99**k)
+    theta, data, target = torch.tensor(start), torch.tensor(X), torch.tensor(Y)
+    state = rule.start(theta)
+    for _ in range(1500):
+        theta, state = rule.step(theta, data.T @ (data @ theta - target), state)
+    return theta.numpy()
+
+
+def compare_minimum_norm(page: playwright.Page, *, ran: bool) -> None:
+    """Every number on display against the references, from the settings on display."""
+    start = np.array(decimals(shown(page, "start")))
+    angle = float(page.input_value('input[name="angle"]'))
+    ratio = float(page.input_value('input[name="ratio"]'))
+    end = predicted_end(start, angle, ratio)
+    assert decimals(shown(page, "angle")) == [angle]
+    assert decimals(shown(page, "ratio"))[0] == ratio
+    assert decimals(shown(page, "end")) == pytest.approx(end, abs=5.1e-5)
+    least = np.linalg.pinv(X) @ Y
+    assert decimals(shown(page, "distance")) == pytest.approx([np.linalg.norm(end - least)], abs=5.1e-5)
+    assert decimals(shown(page, "norm")) == pytest.approx([np.linalg.norm(end)], abs=5.1e-5)
+    if not ran:
+        assert shown(page, "run") == "not run yet"
+        return
+    assert decimals(shown(page, "run"))[:3] == pytest.approx(
+        [*library_run(start, angle, ratio), 60], abs=5.1e-5
+    )
+    gap = shown(page, "run").split("steps, ")[1].split()[0]
+    assert scientific(gap) < 1e-10
+
+
+@needs_chromium
+def test_minimum_norm_starts_as_the_figure(bench: Bench) -> None:
+    page = bench.widget("minimum-norm")
+    assert page.locator("img").count() == 0, "the static picture is replaced"
+    assert page.locator(".handle").count() == 5
+    assert shown(page, "start") == "(0.00, 0.00)"
+    assert shown(page, "end") == "(0.4000, 0.8000)"
+    compare_minimum_norm(page, ran=True)
+    assert page.get_attribute('[data-part="readout"]', "aria-live") == "polite"
+
+
+@needs_chromium
+def test_minimum_norm_by_keyboard(bench: Bench) -> None:
+    page = bench.widget("minimum-norm")
+    page.keyboard.press("Tab")
+    for _ in range(7):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Shift+ArrowUp")
+    assert shown(page, "start") == "(−0.70, 0.01)"
+    assert page.get_attribute(".handle.active", "aria-valuetext") == "(−0.70, 0.01)"
+    compare_minimum_norm(page, ran=False)
+    for _ in range(5):
+        page.keyboard.press("Tab")
+    for _ in range(30):
+        page.keyboard.press("ArrowRight")  # stretch
+    page.keyboard.press("Tab")
+    for _ in range(25):
+        page.keyboard.press("ArrowLeft")  # angle
+    assert (page.input_value('input[name="ratio"]'), page.input_value('input[name="angle"]')) == ("4", "-25")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # run
+    compare_minimum_norm(page, ran=True)
+
+
+@needs_chromium
+def test_minimum_norm_by_slider(bench: Bench) -> None:
+    page = bench.widget("minimum-norm")
+    slide(page, "ratio", 7.3)
+    slide(page, "angle", 31)
+    compare_minimum_norm(page, ran=False)
+    page.click('button[name="run"]')
+    compare_minimum_norm(page, ran=True)
+    page.click('button[name="reset"]')
+    assert shown(page, "end") == "(0.4000, 0.8000)"
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [760, 390])
+def test_minimum_norm_by_drag(bench: Bench, width: int) -> None:
+    page = bench.widget("minimum-norm", width=width, still=False)
+    slide(page, "ratio", 2.5)
+    page.locator('.handle[data-start="1"]').scroll_into_view_if_needed()
+    box = page.locator('.handle[data-start="1"] .dot').bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 20, y + 10)
+    page.mouse.move(x + 60, y + 31)
+    page.mouse.up()
+    scale = page.evaluate("document.querySelector('svg').viewBox.baseVal.width") / 5
+    expected = [-1.4 + 60 / scale, 0.2 - 31 / scale]
+    assert decimals(shown(page, "start")) == pytest.approx(expected, abs=0.02)
+    compare_minimum_norm(page, ran=False)
+    page.click('button[name="run"]')
+    page.wait_for_function(
+        "document.querySelector('[data-quantity=run]').textContent.includes('after 60 steps')"
+    )
+    compare_minimum_norm(page, ran=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@needs_chromium
+def test_minimum_norm_adam_misses(bench: Bench) -> None:
+    page = bench.widget("minimum-norm")
+    slide(page, "ratio", 3)
+    page.check('input[name="adam"]')
+    expected = library_adam(np.zeros(2))
+    assert decimals(shown(page, "adam"))[:2] == pytest.approx(expected, abs=5.1e-5)
+    assert X @ expected == pytest.approx(Y, abs=1e-6), "Adam fits the data"
+    miss = np.linalg.norm(expected - predicted_end(np.zeros(2), 0, 3))
+    assert decimals(shown(page, "adam"))[3] == pytest.approx(miss, abs=5.1e-5)
+    assert miss > 0.1
+
+
+@needs_chromium
+def test_minimum_norm_takes_starts_from_the_page(bench: Bench) -> None:
+    page = bench.widget("minimum-norm", 'data-starts="1,1; -0.5,0.25" data-angle="10" data-ratio="2"')
+    assert page.locator(".handle").count() == 2
+    compare_minimum_norm(page, ran=True)
+
+
+# ----------------------------------------------------------------------------------------------------- hypentropy ball
+
+
+def q(z: np.ndarray) -> np.ndarray:
+    return 2 - np.sqrt(4 + z**2) + z * np.arcsinh(z / 2)
+
+
+def least_potential(alpha: float) -> np.ndarray:
+    """argmin of Q_alpha on the solution line, by scipy on the line's own coordinate."""
+
+    def on_line(t: float) -> np.ndarray:
+        return np.array([2 - 2 * t, t])
+
+    def value(t: float) -> float:
+        return float(alpha**2 * np.sum(q(on_line(t) / alpha**2)))
+
+    return on_line(minimize_scalar(value, bounds=(0, 1), method="bounded", options={"xatol": 1e-12}).x)
+
+
+def flow_end(alpha: float) -> tuple[np.ndarray, float]:
+    """Where gradient flow on w+ and w- ends, and the largest relative change of the kernel's weights."""
+    data = torch.tensor(X[0])
+
+    def field(w: torch.Tensor, t: float) -> torch.Tensor:
+        plus, minus = w[:2], w[2:]
+        residual = data @ (plus**2 - minus**2) - 2.0
+        return -2 * residual * torch.cat([data * plus, -data * minus])
+
+    start = torch.full((4,), alpha, dtype=torch.float64)
+    w = flows.gradient_flow(field, start, [0.0, 12.0], method="LSODA").values[-1]
+    kernel = w[:2] ** 2 + w[2:] ** 2
+    return (w[:2] ** 2 - w[2:] ** 2).numpy(), float(torch.max(kernel / (2 * alpha**2) - 1))
+
+
+def compare_hypentropy(page: playwright.Page) -> float:
+    """Every number on display against scipy's minimiser and the library's flow; returns alpha."""
+    alpha = 10 ** float(page.input_value('input[name="alpha"]'))
+    end, change = flow_end(alpha)
+    assert scientific(shown(page, "alpha")) == pytest.approx(alpha, rel=0.05)
+    assert decimals(shown(page, "end")) == pytest.approx(end, abs=6e-5)
+    assert decimals(shown(page, "end")) == pytest.approx(least_potential(alpha), abs=1e-4)
+    assert decimals(shown(page, "to-l1")) == pytest.approx([np.linalg.norm(end - [0, 1])], abs=6e-5)
+    assert decimals(shown(page, "to-l2")) == pytest.approx([np.linalg.norm(end - [0.4, 0.8])], abs=6e-5)
+    assert scientific(shown(page, "kernel")) == pytest.approx(change, rel=0.06)
+    needle = page.evaluate(
+        "(() => { const n = document.querySelector('.needle'); return ['x1','y1','x2','y2'].map("
+        "k => Number(n.getAttribute(k))); })()"
+    )
+    turn = math.atan2(needle[1] - needle[3], needle[2] - needle[0])
+    assert -6 + 14 * (1 - turn / math.pi) == pytest.approx(math.log10(change), abs=0.01)
+    touches(page)
+    return alpha
+
+
+def touches(page: playwright.Page) -> None:
+    """In pixels: the drawn ball lies on one side of the drawn line and meets it at the drawn end point."""
+    drawn = page.evaluate("""(() => {
+        const get = (part, ...keys) => keys.map(
+            k => Number(document.querySelector(`[data-part="${part}"]`).getAttribute(k)));
+        const ball = document.querySelector('[data-part="ball"]').getAttribute("d");
+        return { line: get("line", "x1", "y1", "x2", "y2"), end: get("end", "cx", "cy"),
+                 ball: ball.slice(1, -1).split("L").map(p => p.split(" ").map(Number)) };
+    })()""")
+    x1, y1, x2, y2 = drawn["line"]
+    normal = np.array([y1 - y2, x2 - x1]) / math.hypot(x2 - x1, y2 - y1)
+    ball = np.array(drawn["ball"])
+    above = (ball - [x1, y1]) @ normal  # pixels below the line are positive: the y axis points down
+    assert above.min() > -0.05
+    assert abs((np.array(drawn["end"]) - [x1, y1]) @ normal) < 0.02
+    corners = np.concatenate([ball, ball[:1]])
+    assert distance_to_polygon(np.array(drawn["end"]), corners) < 0.2
+
+
+def distance_to_polygon(point: np.ndarray, corners: np.ndarray) -> float:
+    a, b = corners[:-1], corners[1:]
+    length = np.maximum(np.sum((b - a) ** 2, axis=1), 1e-30)
+    share = np.clip(np.sum((point - a) * (b - a), axis=1) / length, 0, 1)[:, None]
+    return float(np.min(np.linalg.norm(a + share * (b - a) - point, axis=1)))
+
+
+@needs_chromium
+def test_hypentropy_starts_as_the_picture(bench: Bench) -> None:
+    page = bench.widget("hypentropy-ball")
+    assert page.locator("img").count() == 0
+    assert compare_hypentropy(page) == pytest.approx(0.1)
+    assert shown(page, "end") == "(0.0965, 0.9517)"
+
+
+def by_keyboard(page: playwright.Page) -> None:
+    page.keyboard.press("Tab")
+    for _ in range(13):
+        page.keyboard.press("ArrowRight")
+
+
+def by_slider(page: playwright.Page) -> None:
+    slide(page, "alpha", 0.4)
+
+
+def by_drag(page: playwright.Page) -> None:
+    box = page.locator('input[name="alpha"]').bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 8 + (box["width"] - 16) * 0.6, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    page.mouse.move(box["x"] + box["width"] * 0.37, middle)
+    page.mouse.up()
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("setting", "low", "high"), [(by_keyboard, 0.4, 0.5), (by_slider, 2.4, 2.6), (by_drag, 3e-3, 2e-2)]
+)
+def test_hypentropy_displays_the_minimiser(
+    bench: Bench, setting: Callable[[playwright.Page], None], low: float, high: float
+) -> None:
+    page = bench.widget("hypentropy-ball", width=390 if setting is by_drag else 760)
+    setting(page)
+    assert low < compare_hypentropy(page) < high
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+
+
+@needs_chromium
+def test_hypentropy_formulas_at_the_extremes(bench: Bench) -> None:
+    """Far outside the slider: tiny scales do not overflow, large ones do not cancel."""
+    page = bench.widget("hypentropy-ball")
+    call = "window.learningDynamics.hypentropyBall"
+    for alpha in (1e-60, 1e-16, 1e-8):
+        first, second = page.evaluate(f"{call}.minimiser([1, 2], 2, {alpha})")
+        # beta_2 = 2 beta_1 cosh(nu) with exp(nu) = 1/alpha at leading order: beta_1 = alpha, up to its own square
+        assert first == pytest.approx(alpha, rel=2 * alpha + 1e-12)
+        assert first + 2 * second == pytest.approx(2, rel=1e-12)
+    assert page.evaluate(f"{call}.minimiser([1, 2], 2, 1e4)") == pytest.approx([0.4, 0.8], rel=1e-14)
+    assert page.evaluate(f"{call}.kernelChange([0.4, 0.8], 1e4)") == pytest.approx(0.64 / 8e16, rel=1e-12)
+    for z in (1e-9, -1e-3, 0.03, 0.3):
+        series = z**2 / 4 - z**4 / 192 + z**6 / 2560 - 5 * z**8 / 114688 + 35 * z**10 / 10 / 589824 * 2
+        assert page.evaluate(f"{call}.q({z})") == pytest.approx(series, rel=1e-9)
+    for z in (1.0, -7.5, 1e3, 1e6):
+        assert page.evaluate(f"{call}.q({z})") == pytest.approx(float(q(np.array(z))), rel=1e-13)
+    polygon = np.array(page.evaluate(f"{call}.boundary({call}.minimiser([1, 2], 2, 1e-100), 1e-100)"))
+    assert np.max(np.abs(np.abs(polygon).sum(axis=1) - 1)) < 0.01, "a diamond, up to 1/log"
+
+
+@needs_chromium
+def test_hypentropy_moves_by_itself_and_pauses(bench: Bench) -> None:
+    page = bench.widget("hypentropy-ball", 'data-autoplay="true"', still=False)
+    before = shown(page, "end")
+    page.wait_for_function("t => document.querySelector('[data-quantity=end]').textContent !== t", arg=before)
+    assert page.get_attribute('[data-part="readout"]', "aria-live") == "off"
+    page.click('button[name="play"]')
+    assert page.inner_text('button[name="play"]') == "Play"
+    at_rest = shown(page, "end")
+    page.wait_for_timeout(200)
+    assert shown(page, "end") == at_rest
+    assert page.get_attribute('[data-part="readout"]', "aria-live") == "polite"
+
+
+@needs_chromium
+def test_hypentropy_keeps_still_when_asked(bench: Bench) -> None:
+    page = bench.widget("hypentropy-ball", 'data-autoplay="true"')
+    page.wait_for_timeout(200)
+    assert shown(page, "end") == "(0.0965, 0.9517)"
+    assert page.inner_text('button[name="play"]') == "Play"
+
+
+# ------------------------------------------------------------------------------------------------------------ any page
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["minimum-norm", "hypentropy-ball"])
+def test_without_scripts_the_picture_stays(bench: Bench, name: str) -> None:
+    (bench.folder / "plain.html").write_text(sub_page(name), encoding="utf-8")
+    page = bench.page("plain.html", java_script_enabled=False)
+    assert page.locator("img").is_visible()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["minimum-norm", "hypentropy-ball"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_labels_can_be_read(bench: Bench, name: str, theme: str) -> None:
+    """Contrast of every visible text against the page, at least 4.5 : 1."""
+    page = bench.widget(name, width=390)
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+    colours = page.evaluate("""[...document.querySelectorAll("svg text, dt, dd, p, label, button, .ld-key")].map(
+        e => [getComputedStyle(e)[e.closest("svg") ? "fill" : "color"], e.textContent.trim().slice(0, 30)])""")
+    ground = luminance("rgb(255, 255, 255)" if theme == "light" else "rgb(20, 24, 30)")
+    for colour, text in colours:
+        light, dark = sorted([luminance(colour), ground], reverse=True)
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, colour)
+
+
+def luminance(colour: str) -> float:
+    parts = [float(word) / 255 for word in re.findall(r"[\d.]+", colour)[:3]]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@needs_chromium
+@pytest.mark.pages
+def test_rendered_pages_carry_living_widgets(browser: playwright.Browser) -> None:
+    if not BUILT.is_dir():
+        pytest.skip("the book is not rendered: `make html`")
+    server = serve(BUILT)
+    bench = Bench(browser, BUILT, f"http://127.0.0.1:{server.server_port}")
+    found = set()
+    try:
+        for path in sorted(BUILT.rglob("*.html")):
+            names = re.findall(r'<div[^>]*data-widget="([a-z-]+)"', path.read_text(encoding="utf-8"))
+            if not names:
+                continue
+            page = bench.page(path.relative_to(BUILT).as_posix(), width=390)
+            for name in names:
+                page.wait_for_selector(f'[data-widget="{name}"][data-ready="true"]')
+                box = page.locator(f'[data-widget="{name}"]').first.bounding_box()
+                assert box["x"] >= 0 and box["x"] + box["width"] <= 390, path
+                assert page.locator(f'[data-widget="{name}"] [data-quantity="end"]').first.inner_text() != ""
+                found.add(name)
+    finally:
+        for context in browser.contexts:
+            context.close()
+        server.shutdown()
+        server.server_close()
+    assert bench.complaints == []
+    assert [url for url in bench.requests if not url.startswith((bench.address, "data:"))] == []
+    assert found, "no rendered page carries a moving part"

@@ -1,0 +1,186 @@
+"""Each chapter's `.py` and `.ipynb` say the same, and the notebook is executed and complete."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import pytest
+
+from chapter import ROOT, address, colab_cell, read_script
+from learning_dynamics.ledger import read
+from learning_dynamics.ledger.cards import anchor
+
+CHAPTERS = read.chapters(ROOT)
+EXTRA_PARTS = {"toolbox/tools_in_ten_minutes"}  # a prose page with cells: no inventory rows of its own
+
+
+def script(chapter: str) -> Path:
+    return ROOT / "chapters" / f"{chapter}.py"
+
+
+def notebook(chapter: str) -> dict[str, Any]:
+    return json.loads(read.notebook_path(ROOT, chapter).read_text(encoding="utf-8"))
+
+
+def code_cells(chapter: str) -> list[dict[str, Any]]:
+    return [cell for cell in notebook(chapter)["cells"] if cell["cell_type"] == "code" and cell["source"]]
+
+
+def test_every_script_has_its_notebook_and_the_reverse() -> None:
+    folder = ROOT / "chapters"
+    assert CHAPTERS
+    assert {p.with_suffix("") for p in folder.glob("*/*.py")} == {
+        p.with_suffix("") for p in folder.glob("*/*.ipynb")
+    }
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_pair_is_in_sync(chapter: str) -> None:
+    def comparable(cells: list[Any]) -> list[tuple]:
+        return [
+            (
+                cell["cell_type"],
+                "".join(cell["source"]),
+                cell["metadata"].get("tags", []),
+                cell["metadata"].get("mystnb"),
+                cell["id"],
+            )
+            for cell in cells
+        ]
+
+    assert comparable(notebook(chapter)["cells"]) == comparable(read_script(script(chapter)).cells)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_script_reads_back_unchanged(chapter: str) -> None:
+    text = script(chapter).read_text(encoding="utf-8")
+    again = jupytext.writes(jupytext.reads(text, fmt="py:percent"), fmt="py:percent")
+
+    def body(percent: str) -> str:
+        return percent[percent.index("# %%") :].strip()
+
+    assert body(again) == body(text)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_code_cell_was_executed_in_order_without_error(chapter: str) -> None:
+    cells = code_cells(chapter)
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
+        for output in cell["outputs"]:
+            assert output["output_type"] != "error"
+            assert output.get("name") != "stderr", output
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_first_two_cells_are_the_set_up_and_the_parameters(chapter: str) -> None:
+    first, second = code_cells(chapter)[:2]
+    assert "".join(first["source"]) == colab_cell()
+    assert {"colab", "remove-cell"} <= set(first["metadata"]["tags"])
+    assert "parameters" in second["metadata"]["tags"]
+    namespace: dict[str, Any] = {}
+    exec("".join(second["source"]), namespace)
+    assert (namespace["SCALE"], namespace["DEVICE"], namespace["SEED"]) == ("book", "auto", 0)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_code_cells_are_short(chapter: str) -> None:
+    for cell in code_cells(chapter)[1:]:
+        lines = "".join(cell["source"]).splitlines()
+        assert len(lines) <= 32, "\n".join(lines[:3])
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_records_are_those_of_the_published_run(chapter: str) -> None:
+    records = read.notebook_records(read.notebook_path(ROOT, chapter))
+    for record in records:
+        assert record["chapter"] == chapter
+        assert (record["scale"], record["device"]) == ("book", "cpu")
+        assert record["verdict"] == record["expected"] != "not evaluated"
+        if record["criterion"]:
+            assert record["control"] or record["exempt"], f"{record['id']} has no control"
+    assert sum(record["show"] == "card" for record in records) <= 8
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_outputs_hold_no_inline_style_and_no_bare_number_of_the_ledger(chapter: str) -> None:
+    for cell in code_cells(chapter):
+        for output in cell["outputs"]:
+            if read.KEY in output.get("metadata", {}):
+                record = output["metadata"][read.KEY]
+                html = "".join(output["data"]["text/html"])
+                assert "style=" not in html
+                if record.get("phrase"):
+                    assert record["phrase"] not in "".join(output["data"]["text/plain"])
+
+
+def test_records_and_inventory_agree() -> None:
+    rows = {row["id"]: row for row in read.inventory(ROOT / "book" / "inventory.csv")}
+    for record in read.records(ROOT):
+        assert record["id"] in rows, f"{record['id']} is not in book/inventory.csv"
+        assert rows[record["id"]]["chapter"] == record["chapter"], record["id"]
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_owed_id_is_recorded(chapter: str) -> None:
+    rows = [row for row in read.inventory(ROOT / "book" / "inventory.csv") if row["chapter"] == chapter]
+    assert rows or chapter in EXTRA_PARTS
+    records = read.notebook_records(read.notebook_path(ROOT, chapter))
+    done = {record["id"] for record in records if record["verdict"] != "stated"}
+    assert {row["id"] for row in rows if row["must"] in ("check", "reproduce")} <= done
+    text = script(chapter).read_text(encoding="utf-8")
+    for row in rows:
+        if row["must"] == "state":
+            assert f":label: {anchor(row['id'])}" in text, row["id"]
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_proof_labels_are_inventory_ids(chapter: str) -> None:
+    """A box is labelled with an id, so that the scoreboard can land on it."""
+    ids = {anchor(row["id"]) for row in read.inventory(ROOT / "book" / "inventory.csv")}
+    text = script(chapter).read_text(encoding="utf-8")
+    boxes = r"(theorem|lemma|proposition|corollary|definition|remark)"
+    labels = re.findall(r"\{prf:" + boxes + r"\}[^\n]*\n# :label: (\S+)", text)
+    for _, label in labels:
+        assert label in ids, label
+
+
+def committed() -> list[Path]:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in names.stdout.split("\0") if name]
+
+
+def test_no_committed_file_names_a_path_of_a_machine() -> None:
+    pattern = re.compile(r"(?<![\w.:/])/(work|farm|tmp|root|home/\w+)/")
+    for path in committed():
+        if path.is_file() and path.suffix in {
+            ".py",
+            ".md",
+            ".yml",
+            ".toml",
+            ".ipynb",
+            ".txt",
+            ".cff",
+            ".cfg",
+        }:
+            if path.name != Path(__file__).name:
+                found = pattern.search(path.read_text(encoding="utf-8"))
+                assert not found, f"{path.relative_to(ROOT)}: {found}"
+
+
+def test_every_file_names_the_same_repository() -> None:
+    here = address()
+    owner = here.rsplit("/", 1)[0]
+    hits = 0
+    for path in committed():
+        if path.suffix in {".py", ".ipynb", ".md", ".yml", ".toml", ".cff"} and path.is_file():
+            for url in re.findall(re.escape(owner) + r"/[\w.-]+", path.read_text(encoding="utf-8")):
+                hits += 1
+                assert url.removesuffix(".git").rstrip(".") == here, f"{path}: {url}"
+    assert hits
+    assert here in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

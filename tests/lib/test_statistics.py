@@ -1,0 +1,239 @@
+"""Intervals and tests against scipy's and numpy's own, and their coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from learning_dynamics import statistics
+from learning_dynamics.statistics import (
+    Interval,
+    bootstrap_interval,
+    difference_interval,
+    ks_test,
+    log_log_slope,
+    mean_interval,
+    non_inferior,
+    paired_order,
+)
+
+few = settings(max_examples=25, deadline=None, derandomize=True)
+numbers = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
+samples_of = st.lists(numbers, min_size=3, max_size=12)
+levels = st.sampled_from([0.5, 0.95, 0.999])
+
+
+def close(found: Interval, low: float, high: float, tolerance: float = 1e-9) -> bool:
+    return math.isclose(found.low, low, rel_tol=tolerance, abs_tol=tolerance) and math.isclose(
+        found.high, high, rel_tol=tolerance, abs_tol=tolerance
+    )
+
+
+def test_an_interval_contains_its_ends():
+    interval = Interval(1.0, 1.5, 2.0, 0.9)
+    assert 1.0 in interval and 2.0 in interval and 0.99 not in interval and 2.01 not in interval
+
+
+@few
+@given(samples_of, levels)
+def test_mean_interval_is_scipys(samples, level):
+    assume(np.ptp(samples) > 0)
+    expected = stats.ttest_1samp(samples, 0.0).confidence_interval(level)
+    assert close(mean_interval(samples, level), expected.low, expected.high)
+
+
+@few
+@given(samples_of, samples_of, levels)
+def test_difference_interval_is_welchs(a, b, level):
+    assume(np.ptp(a) > 0 and np.ptp(b) > 0)
+    expected = stats.ttest_ind(a, b, equal_var=False).confidence_interval(level)
+    assert close(difference_interval(a, b, level), expected.low, expected.high)
+
+
+@few
+@given(samples_of, st.floats(-10, 10), st.floats(0.1, 10))
+def test_mean_interval_moves_with_the_samples(samples, shift, scale):
+    before = mean_interval(samples)
+    after = mean_interval(shift + scale * np.array(samples))
+    assert close(after, shift + scale * before.low, shift + scale * before.high, 1e-8)
+    assert before.low <= before.estimate <= before.high
+
+
+def test_samples_without_spread_have_an_interval_of_no_width():
+    assert mean_interval([2.0, 2.0, 2.0]) == Interval(2.0, 2.0, 2.0, 0.999)
+    assert difference_interval([2.0, 2.0], [1.0, 1.0]) == Interval(1.0, 1.0, 1.0, 0.999)
+
+
+def test_coverage_is_the_level():
+    random = np.random.default_rng(0)
+    level, repeats = 0.9, 2000
+    covered = sum(0.0 in mean_interval(random.normal(size=5), level) for _ in range(repeats))
+    assert abs(covered / repeats - level) < 4 * math.sqrt(level * (1 - level) / repeats)
+
+
+@few
+@given(st.lists(st.floats(0.1, 10), min_size=4, max_size=12, unique=True), st.integers(0, 99), levels)
+def test_log_log_slope_is_scipys_regression(x, seed, level):
+    assume(np.ptp(np.log(x)) > 0.1)
+    y = np.array(x) ** 1.5 * np.exp(0.1 * np.random.default_rng(seed).normal(size=len(x)))
+    line = stats.linregress(np.log(x), np.log(y))
+    half = line.stderr * stats.t.ppf((1 + level) / 2, len(x) - 2)
+    found = log_log_slope(x, y, level)
+    assert math.isclose(found.estimate, line.slope, rel_tol=1e-8)
+    assert close(found, line.slope - half, line.slope + half, 1e-7)
+
+
+@few
+@given(st.floats(-3, 3), st.floats(1e-6, 1e6), st.integers(3, 30))
+def test_an_exact_power_law_is_found(exponent, constant, n):
+    x = np.geomspace(1, 1e4, n)
+    found = log_log_slope(x, constant * x**exponent)
+    assert exponent in found
+    assert found.high - found.low < 1e-10
+
+
+def test_powers_of_two_keep_their_rounding():
+    x = 2.0 ** np.arange(1, 9)
+    assert 2.0 in log_log_slope(x, x**2) and -1.0 in log_log_slope(x, 1 / x)
+
+
+def test_log_log_slope_over_seeds_is_the_interval_of_the_slopes():
+    random = np.random.default_rng(1)
+    x = np.geomspace(1, 100, 8)
+    y = x**-0.5 * np.exp(0.05 * random.normal(size=(6, 8)))
+    slopes = [np.polyfit(np.log(x), np.log(curve), 1)[0] for curve in y]
+    expected = stats.ttest_1samp(slopes, 0).confidence_interval(0.99)
+    assert close(log_log_slope(x, y, 0.99), expected.low, expected.high)
+    assert -0.5 in log_log_slope(torch.tensor(x), torch.tensor(y))
+
+
+def test_bootstrap_interval_is_scipys_and_repeats():
+    samples = np.random.default_rng(2).exponential(size=40)
+    found = bootstrap_interval(samples, np.mean, 0.95, seed=7, resamples=2000)
+    expected = stats.bootstrap(
+        (samples,), np.mean, confidence_level=0.95, n_resamples=2000, method="BCa",
+        random_state=np.random.default_rng(7),
+    ).confidence_interval  # fmt: skip
+    assert (found.low, found.high) == (expected.low, expected.high)
+    assert found.estimate == samples.mean()
+    assert found == bootstrap_interval(samples, np.mean, 0.95, seed=7, resamples=2000)
+    student = mean_interval(samples, 0.95)  # an independent interval of the same mean
+    assert abs(found.low - student.low) < 0.1 and abs(found.high - student.high) < 0.2
+
+
+def test_bootstrap_interval_of_a_median():
+    samples = np.random.default_rng(3).normal(size=60)
+    found = bootstrap_interval(samples, level=0.99)
+    assert found.low < np.median(samples) == found.estimate < found.high and 0.0 in found
+
+
+def test_ks_test_by_its_definition():
+    samples = np.random.default_rng(4).normal(size=50)
+    ordered = np.sort(samples)
+    cdf = stats.norm.cdf(ordered)
+    steps = np.arange(51) / 50
+    expected = max((steps[1:] - cdf).max(), (cdf - steps[:-1]).max())
+    found = ks_test(samples, stats.norm.cdf)
+    assert math.isclose(found.statistic, expected) and found.p_value > 0.01
+    assert ks_test(torch.tensor(samples), stats.norm(1).cdf).p_value < 1e-6
+    other = np.random.default_rng(5).normal(size=40)
+    both = np.concatenate([samples, other])
+    gap = np.abs((samples[:, None] <= both).mean(0) - (other[:, None] <= both).mean(0)).max()
+    assert math.isclose(ks_test(samples, other).statistic, gap)
+    assert ks_test(samples, other + 2).p_value < 1e-6
+
+
+def test_non_inferiority_needs_evidence():
+    random = np.random.default_rng(6)
+    a, b = random.normal(0.0, 1, 200), random.normal(0.0, 1, 200)
+    assert non_inferior(a, b, margin=1.0)
+    assert not non_inferior(a, b, margin=0.05)  # no difference seen, but none this small excluded
+    assert not non_inferior(a + 1.0, b, margin=0.5)
+    assert non_inferior(a - 1.0, b, margin=0.1)
+    p_value = stats.ttest_ind(a, b + 0.3, equal_var=False, alternative="less").pvalue
+    for level in (0.9, 0.999):
+        assert non_inferior(a, b, 0.3, level) == (p_value < (1 - level) / 2)
+
+
+def test_paired_order_uses_the_pairing():
+    random = np.random.default_rng(7)
+    difficulty = 10 * random.normal(size=8)
+    values = {
+        "worst": difficulty + 2 + 0.1 * random.normal(size=8),
+        "best": difficulty + 0.1 * random.normal(size=8),
+        "middle": difficulty + 1 + 0.1 * random.normal(size=8),
+    }
+    first, second = paired_order(values, ["best", "middle", "worst"])
+    expected = stats.ttest_rel(values["middle"], values["best"]).confidence_interval(0.999)
+    assert close(first, expected.low, expected.high)
+    assert first.low > 0 and second.low > 0
+    assert paired_order(values, ["middle", "best"])[0].high < 0
+    assert difference_interval(values["middle"], values["best"]).low < 0  # unpaired, nothing is seen
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([], "samples is empty"),
+        ([1.0], "samples has a single value"),
+        ([1.0, float("nan")], "samples has 1 NaN"),
+        ([1.0, float("inf"), -float("inf")], r"samples has 2 infinite values \(diverged runs\)"),
+        ([[1.0, 2.0], [3.0, 4.0]], r"samples has shape \(2, 2\)"),
+        (torch.tensor([]), "samples is empty"),
+    ],
+)
+@pytest.mark.parametrize(
+    "function", [mean_interval, bootstrap_interval, lambda x: ks_test(x, stats.norm.cdf)]
+)
+def test_bad_samples_are_refused(function, bad, message):
+    with pytest.raises(ValueError, match=message):
+        function(bad)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: mean_interval([1, 2], level=1.0), "level = 1.0"),
+        (lambda: difference_interval([1, 2], [1]), "b has a single value"),
+        (lambda: ks_test([1, 2], [float("nan"), 1]), "reference has 1 NaN"),
+        (lambda: non_inferior([1, 2], [1, 2], margin=0.0), "margin = 0.0"),
+        (lambda: non_inferior([1, 2], [1, 2], margin=float("nan")), "margin = nan"),
+        (lambda: paired_order({"a": [1, 2]}, ["a"]), "names = .*at least two"),
+        (lambda: paired_order({"a": [1, 2]}, ["a", "b"]), r"names has \['b'\]"),
+        (lambda: paired_order({"a": [1, 2], "b": [1, 2, 3]}, ["a", "b"]), r"values have \[2, 3\] seeds"),
+        (
+            lambda: paired_order({"a": [1, 2], "b": [1, float("inf")]}, ["a", "b"]),
+            r"values\['b'\] has 1 infinite",
+        ),
+        (lambda: log_log_slope([1, 2], [1, 2]), "x has 2 values; allowed: at least 3"),
+        (lambda: log_log_slope([1, 2, 3], [1, 2]), r"y has shape \(2,\)"),
+        (lambda: log_log_slope([0, 2, 3], [1, 2, 3]), "x has 1 values <= 0"),
+        (lambda: log_log_slope([1, 2, 3], [1, -2, 0]), "y has 2 values <= 0"),
+        (lambda: log_log_slope([2, 2, 2], [1, 2, 3]), "x has the one value 2.0"),
+        (lambda: log_log_slope([1, 2, 3], [1, 2, float("inf")]), "y has 1 infinite"),
+        (lambda: log_log_slope([1, 2, 3], [[1, 2, 3]]), "y has a single seed"),
+        (lambda: log_log_slope([1, 2, 3], [1, 2, 3], level=0.0), "level = 0.0"),
+        (lambda: bootstrap_interval([1.0, 1.0, 1.0]), "samples are all 1.0"),
+        (lambda: bootstrap_interval([1.0, 2.0], lambda x, axis: 0 * x.sum(axis)), "hardly varies"),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_default_levels_are_the_books():
+    for name in (
+        "mean_interval",
+        "difference_interval",
+        "log_log_slope",
+        "bootstrap_interval",
+        "paired_order",
+    ):
+        assert 0.999 in getattr(statistics, name).__defaults__

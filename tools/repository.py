@@ -1,0 +1,65 @@
+"""Change the repository's address everywhere.
+
+    python tools/repository.py https://host/owner/name
+
+The address stands in `_config.yml`; every other file that holds it is rewritten, notebooks without executing them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from chapter import ROOT, address, write_atomically
+
+ENDINGS = {".py", ".ipynb", ".md", ".yml", ".toml", ".cff", ".bib", ".html"}
+
+
+def files(root: Path) -> list[Path]:
+    """Return the committed text files that may hold the address."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout
+    return [root / name for name in names.split("\0") if name and Path(name).suffix in ENDINGS]
+
+
+def change(new: str, root: Path = ROOT) -> list[str]:
+    """Replace the address and return the names of the files that changed.
+
+    Raises:
+        ValueError: The address is not a plain repository address without a trailing slash.
+    """
+    if not re.fullmatch(r"(https?|file)://[^\s\"'<>]+[^/\s\"'<>]", new):
+        raise ValueError(f"URL={new!r}: expected https://host/owner/name")
+    old = address(root)
+    changed = []
+    swaps = [(old, new)]
+    if all(url.startswith("https://github.com/") for url in (old, new)):
+        swaps.append((old.removeprefix("https://github.com/"), new.removeprefix("https://github.com/")))
+    for path in files(root):
+        text = before = path.read_text(encoding="utf-8")
+        for a, b in swaps:
+            text = re.sub(re.escape(a) + r"(?![\w-])", lambda _, b=b: b, text)
+        if text != before:
+            write_atomically(path, text)
+            changed.append(str(path.relative_to(root)))
+    return changed
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print("usage: python tools/repository.py https://host/owner/name", file=sys.stderr)
+        return 2
+    try:
+        changed = change(sys.argv[1])
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print("\n".join(changed) or "nothing to change")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,119 @@
+"""Every test of the book, part by part, with the time of each: this is `make test`.
+
+All parts are run even if one fails; the exit status is 0 only if all passed.
+
+    python tools/suite.py            all parts
+    python tools/suite.py unit pairs these parts only
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from chapter import ROOT
+from learning_dynamics.ledger.read import chapters, notebook_path
+
+PYTHON = sys.executable
+SMOKE_SEED = 7
+
+
+def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> bool:
+    """Run a command with one thread for linear algebra; return whether it succeeded."""
+    settings = os.environ | {"OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"} | environment
+    print("$ " + " ".join(Path(word).name if word == PYTHON else str(word) for word in command), flush=True)
+    return subprocess.run([str(word) for word in command], cwd=cwd, env=settings, check=False).returncode == 0
+
+
+def pytest(*arguments: str) -> bool:
+    return call(PYTHON, "-m", "pytest", *arguments)
+
+
+def style() -> bool:
+    ruff = [PYTHON, "-m", "ruff"]
+    return call(*ruff, "check", ".") & call(*ruff, "format", "--check", ".")
+
+
+def unit() -> bool:
+    return pytest("tests/lib", "-n", "2", "--dist", "loadfile", "--cov", "--cov-report", "term:skip-covered")
+
+
+def pairs() -> bool:
+    return pytest("tests/book", "-m", "not pages and not slow")
+
+
+def notebooks() -> bool:
+    """Recompute every committed output at `book` and compare texts, then numbers."""
+    names = chapters(ROOT)
+    paths = [str(notebook_path(ROOT, name).relative_to(ROOT)) for name in names]
+    with tempfile.TemporaryDirectory() as records:
+        passed = call(
+            *(PYTHON, "-m", "pytest", "--nbval", "--nbval-current-env"),
+            *("--nbval-sanitize-with", "tests/nbval/sanitize.cfg"),
+            *("-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", *paths),
+            LEARNING_DYNAMICS_RECORDS=records,
+        )
+        return call(PYTHON, "tools/compare.py", records) & passed
+
+
+def smoke() -> bool:
+    """Run every chapter as a plain script at `smoke`, from another folder and with another seed."""
+    passed = True
+    with tempfile.TemporaryDirectory() as folder:
+        for name in chapters(ROOT):
+            script = ROOT / "chapters" / f"{name}.py"
+            out = Path(folder) / name.replace("/", "-")
+            command = (PYTHON, "-m", "learning_dynamics.run", script, "--scale", "smoke", "--out", out)
+            passed &= call(*command, "--seed", str(SMOKE_SEED), cwd=Path(folder))
+    return passed
+
+
+def render() -> bool:
+    """Render the book with every warning an error."""
+    return call(
+        *(PYTHON, "-m", "jupyter_book", "build", ".", "-W", "--keep-going", "-n", "--path-output", "book")
+    )
+
+
+def pages() -> bool:
+    return pytest("tests/book", "-m", "pages", "-rs")
+
+
+def faults() -> bool:
+    """Interrupted runs, bad arguments, the set-up cell in an environment like Colab's."""
+    return pytest("tests/book", "-m", "slow", "-rs")
+
+
+PARTS: dict[str, Callable[[], bool]] = {
+    part.__name__: part for part in (style, unit, pairs, notebooks, smoke, render, pages, faults)
+}
+
+
+def main() -> int:
+    chosen = sys.argv[1:] or list(PARTS)
+    unknown = [name for name in chosen if name not in PARTS]
+    if unknown:
+        print(f"no such part: {', '.join(unknown)}; there are: {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    results = []
+    for name in chosen:
+        print(f"\n=== {name}", flush=True)
+        started = time.perf_counter()
+        passed = PARTS[name]()
+        results.append((name, passed, time.perf_counter() - started))
+    print("\n=== time per part")
+    for name, passed, seconds in results:
+        print(f"{name:10} {seconds:7.1f} s  {'passed' if passed else 'FAILED'}")
+    failed = sum(not passed for _, passed, _ in results)
+    print(f"{'total':10} {sum(seconds for *_, seconds in results):7.1f} s")
+    print(f"{len(results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
