@@ -453,7 +453,7 @@ def test_hypentropy_formulas_at_the_extremes(bench: Bench) -> None:
     assert page.evaluate(f"{call}.minimiser([1, 2], 2, 1e4)") == pytest.approx([0.4, 0.8], rel=1e-14)
     assert page.evaluate(f"{call}.kernelChange([0.4, 0.8], 1e4)") == pytest.approx(0.64 / 8e16, rel=1e-12)
     for z in (1e-9, -1e-3, 0.03, 0.3):
-        series = z**2 / 4 - z**4 / 192 + z**6 / 2560 - 5 * z**8 / 114688 + 35 * z**10 / 10 / 589824 * 2
+        series = z**2 / 4 - z**4 / 192 + z**6 / 2560 - 5 * z**8 / 114688 + 35 * z**10 / 10 / 589824
         assert page.evaluate(f"{call}.q({z})") == pytest.approx(series, rel=1e-9)
     for z in (1.0, -7.5, 1e3, 1e6):
         assert page.evaluate(f"{call}.q({z})") == pytest.approx(float(q(np.array(z))), rel=1e-13)
