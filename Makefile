@@ -1,6 +1,6 @@
 # Learning Dynamics: every command of the book. `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup book test chapter all-chapters run serve bench repository clean
+.PHONY: help setup book test chapter all-chapters run serve bench seeds kept repository clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -43,6 +43,12 @@ serve: book ## Render and serve the book on this machine: [PORT=8000]
 
 bench: .venv/ready ## Measure speed ratios, chapter times and the render, in one table
 	@$(BIN)/python tools/bench.py
+
+seeds: .venv/ready ## Run chapters with other seeds: same verdicts? [CHAPTER=part/name]
+	@$(BIN)/python tools/seeds.py $(CHAPTER)
+
+kept: .venv/ready ## Compute the kept results that need no GPU again and compare
+	@$(BIN)/python tools/kept.py
 
 repository: .venv/ready ## Change the repository's address everywhere: URL=https://host/owner/name
 	@$(BIN)/python tools/repository.py "$(URL)"

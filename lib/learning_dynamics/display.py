@@ -30,12 +30,21 @@ def emit(text: str, html: str, metadata: dict[str, Any], *, plain: str | None = 
         display({"text/plain": text, "text/html": html}, raw=True, metadata=metadata)
 
 
-def write_line(chapter: str, kind: str, record: dict[str, Any], *, first: bool = False) -> None:
-    """Append a record to `<folder>/<part>--<name>.<kind>.jsonl` if LEARNING_DYNAMICS_RECORDS names a folder."""
+def write_line(chapter: str, kind: str, record: dict[str, Any]) -> None:
+    """Append a record to `<part>--<name>.<kind>.jsonl` in the folder LEARNING_DYNAMICS_RECORDS, if there is one."""
+    if (path := _records(chapter, kind)) is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def clear_lines(chapter: str) -> None:
+    """Drop what an earlier run of the chapter wrote to that folder: a run's records are its own."""
+    for kind in ("claims", "numbers"):
+        if (path := _records(chapter, kind)) is not None:
+            path.unlink(missing_ok=True)
+
+
+def _records(chapter: str, kind: str) -> Path | None:
     folder = os.environ.get("LEARNING_DYNAMICS_RECORDS")
-    if not folder:
-        return
-    path = Path(folder) / f"{chapter.replace('/', '--')}.{kind}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w" if first else "a", encoding="utf-8") as stream:
-        stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return Path(folder) / f"{chapter.replace('/', '--')}.{kind}.jsonl" if folder else None

@@ -158,7 +158,8 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
     null = eigenvalues.abs() <= d * eps * eigenvalues.abs().amax(-1, keepdim=True)
     rates = torch.where(null, torch.ones_like(eigenvalues), eigenvalues)
 
-    t = torch.as_tensor(_times(times)).to(A).reshape(-1, *[1] * eigenvalues.ndim)
+    axes = max(eigenvalues.ndim, theta0.ndim, b.ndim)
+    t = torch.as_tensor(_times(times)).to(A).reshape(-1, *[1] * axes)
     decay = torch.where(null, torch.ones_like(t), torch.exp(-rates * t))
     drive = torch.where(null, t, -torch.expm1(-rates * t) / rates)  # t phi(-lambda t)
     start, source = ((Q.mT @ vector[..., None])[..., 0] for vector in (theta0, b))
@@ -168,13 +169,8 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
 def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:
     """Return the times as a float64 array after checking that they increase from >= 0."""
     grid = torch.as_tensor(times, dtype=torch.float64).reshape(-1).cpu().numpy()
-    if (
-        grid.ndim != 1
-        or len(grid) == 0
-        or not np.isfinite(grid).all()
-        or grid[0] < 0
-        or (np.diff(grid) <= 0).any()
-    ):
+    increasing = len(grid) > 0 and grid[0] >= 0 and (np.diff(grid) > 0).all() and np.isfinite(grid[-1])
+    if not increasing:
         raise ValueError(f"times = {times}; allowed: finite, >= 0, strictly increasing, at least one")
     return grid
 

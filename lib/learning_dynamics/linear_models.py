@@ -55,14 +55,7 @@ def min_norm_solution(X: Tensor, y: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit together, or `X` is rank deficient to working precision.
     """
-    targets = _outputs(X, y)
-    n, d = X.shape[-2:]
-    Q, R = torch.linalg.qr(X.mT if n <= d else X)
-    _require_full_rank(R, n, d)
-    if n <= d:
-        theta = Q @ torch.linalg.solve_triangular(R.mT, targets, upper=False)
-    else:
-        theta = torch.linalg.solve_triangular(R, Q.mT @ targets, upper=True)
+    theta = _min_norm(X, _outputs(X, y))
     return theta.squeeze(-1) if y.ndim < X.ndim else theta
 
 
@@ -73,7 +66,7 @@ def nearest_solution(X: Tensor, y: Tensor, start: Tensor, preconditioner: Tensor
         =\theta_0+PX^\top(XPX^\top)^{-1}(y-X\theta_0)
 
     Args:
-        X: `(*batch, n, d)` of full rank n <= d.
+        X: `(*batch, n, d)` of full rank n <= d; its batch axes broadcast against those of `start`.
         y: `(*batch, n)`.
         start: `(*batch, d)`, the point theta_0.
         preconditioner: P, symmetric positive definite `(*batch, d, d)`; the identity if left out.
@@ -89,9 +82,9 @@ def nearest_solution(X: Tensor, y: Tensor, start: Tensor, preconditioner: Tensor
         raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at most as many samples n as parameters d")
     if start.shape[-1] != d:
         raise ValueError(f"start has shape {tuple(start.shape)}; allowed: (*batch, {d})")
-    missing = y - (start[..., None, :] @ X.mT).squeeze(-2)
+    missing = (y - (start[..., None, :] @ X.mT).squeeze(-2))[..., None]
     if preconditioner is None:
-        return start + min_norm_solution(X, missing)
+        return start + _min_norm(X, missing).squeeze(-1)
     if preconditioner.shape[-2:] != (d, d):
         raise ValueError(
             f"preconditioner has shape {tuple(preconditioner.shape)}; allowed: (*batch, {d}, {d})"
@@ -101,8 +94,7 @@ def nearest_solution(X: Tensor, y: Tensor, start: Tensor, preconditioner: Tensor
         raise ValueError(
             "preconditioner is not positive definite; allowed: symmetric with positive eigenvalues"
         )
-    step = min_norm_solution(X @ root, missing)
-    return start + (root @ step[..., None]).squeeze(-1)
+    return start + (root @ _min_norm(X @ root, missing)).squeeze(-1)
 
 
 def project_row_space(X: Tensor, v: Tensor) -> Tensor:
@@ -202,6 +194,16 @@ def random_features(inputs: Tensor, weights: Tensor) -> Tensor:
             f"weights have shape {tuple(weights.shape)}; allowed: (*batch, d, {inputs.shape[-1]}) for these inputs"
         )
     return torch.relu(inputs @ weights.mT)
+
+
+def _min_norm(X: Tensor, targets: Tensor) -> Tensor:
+    """Return the least-squares solution of least norm for `targets (*batch, n, c)`; batch axes broadcast."""
+    n, d = X.shape[-2:]
+    Q, R = torch.linalg.qr(X.mT if n <= d else X)
+    _require_full_rank(R, n, d)
+    if n <= d:
+        return Q @ torch.linalg.solve_triangular(R.mT, targets, upper=False)
+    return torch.linalg.solve_triangular(R, Q.mT @ targets, upper=True)
 
 
 def _filtered(X: Tensor, y: Tensor, weight: Callable[[Tensor], Tensor]) -> Tensor:

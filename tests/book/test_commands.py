@@ -18,6 +18,7 @@ from nbclient.exceptions import CellExecutionError
 
 import chapter as chapter_tool
 import compare
+import kept
 import notebook as notebook_tool
 import repository
 import suite
@@ -225,6 +226,27 @@ def test_the_suite_reports_a_failing_part(
     assert suite.main() == 1
     out = capsys.readouterr().out
     assert out.rstrip().endswith("1 passed, 1 failed") and "FAILED" in out
+
+
+MAKE = """\
+import os, sys, torch
+from learning_dynamics import results
+values = torch.arange(3.0) + float(sys.argv[1])
+results.keep("part/name", sys.argv[1].replace(".", "-"), {"x": values}, command=f"python make.py {sys.argv[1]}",
+             seeds=[0], device="cpu", wall_time=0.1)
+"""
+
+
+def test_kept_results_are_made_again_and_compared(tmp_path: Path) -> None:
+    (tmp_path / "make.py").write_text(MAKE)
+    settings = os.environ | {"LEARNING_DYNAMICS_RESULTS": str(tmp_path / "book" / "results")}
+    subprocess.run([sys.executable, "make.py", "0.5"], cwd=tmp_path, env=settings, check=True)
+    assert list(kept.kept(tmp_path)) == [("part/name", "0-5")]
+    assert kept.make_again("part/name", "0-5", tmp_path) == "part/name/0-5: 3 entries agree to 1e-06"
+    (tmp_path / "make.py").write_text(MAKE.replace("arange(3.0)", "arange(3.0) * 1.01"))
+    assert kept.make_again("part/name", "0-5", tmp_path).startswith("DIFFERS part/name/0-5: x differs")
+    (tmp_path / "make.py").write_text("raise SystemExit('no data')")
+    assert "its command failed: no data" in kept.make_again("part/name", "0-5", tmp_path)
 
 
 def git(*arguments: str | Path, cwd: Path) -> str:

@@ -83,6 +83,14 @@ def test_nearest_solution_equals_its_printed_formula() -> None:
     assert close(lm.nearest_solution(X, y, start), general_start)
 
 
+def test_several_starts_share_one_problem() -> None:
+    X, y = problem(5, 3, 7)
+    starts = problem(6, 4, 7)[0]
+    together = lm.nearest_solution(X, y, starts)
+    assert together.shape == (4, 7)
+    assert close(together[2], lm.nearest_solution(X, y, starts[2]))
+
+
 def test_projection_is_the_pseudo_inverses() -> None:
     X, _ = problem(8, 3, 7, 2)
     v = problem(9, 2, 7)[0]

@@ -12,7 +12,8 @@ class Dataset:
     """Inputs and targets, with their origin.
 
     Attributes:
-        inputs: Shape (n, ...), floating point. Images are (n, height, width) or (n, channels, height, width), in [0, 1].
+        inputs: Shape (n, ...), floating point. Images are (n, height, width) or (n, channels, height, width), with
+            pixels in [0, 1].
         targets: Shape (n,). Class indices from 0 (int64) if `classes` is set, else real numbers of the inputs' dtype.
         name: The name it was loaded by.
         source: Where it comes from.

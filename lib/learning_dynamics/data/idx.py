@@ -6,6 +6,7 @@ Layout (big-endian): two zero bytes, a type code, the number of axes, one uint32
 from __future__ import annotations
 
 import gzip
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ def read(path: Path | str) -> np.ndarray:
     if path.suffix == ".gz":
         try:
             content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path.name}: not a whole gzip file ({error})") from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
         raise ValueError(f"{path.name}: starts with {content[:4].hex()!r}, expected an IDX header")

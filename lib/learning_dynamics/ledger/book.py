@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from learning_dynamics.display import emit, write_line
+from learning_dynamics.display import clear_lines, emit, write_line
 from learning_dynamics.ledger import cards
 from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon
 from learning_dynamics.ledger.read import SCHEMA
@@ -77,6 +77,7 @@ class Ledger:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.records: list[dict[str, Any]] = []
+        clear_lines(run.chapter)
 
     def check(
         self,
@@ -285,7 +286,7 @@ class Ledger:
         }
 
     def _store(self, record: dict[str, Any]) -> dict[str, Any]:
-        write_line(self.run.chapter, "claims", record, first=not self.records)
+        write_line(self.run.chapter, "claims", record)
         self.records.append(record)
         metadata = {"learning_dynamics/claim": record}
         emit(cards.text(record), cards.html(record), metadata, plain=cards.plain(record))

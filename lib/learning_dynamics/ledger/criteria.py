@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from learning_dynamics import statistics
+
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 Values = NDArray[np.float64]
 
@@ -322,16 +324,13 @@ def mean_and_interval(values: Values, level: float, what: str) -> tuple[float, f
     """Return mean, standard error and the ends of Student's t interval of a sample.
 
     Raises:
-        LedgerError: Fewer than two values.
+        LedgerError: Fewer than two values, or one that is infinite.
     """
-    from scipy import stats
-
-    if values.size < 2:
-        raise LedgerError(f"{what}: an interval needs at least two seeds, got {values.size}")
-    mean = float(values.mean())
-    error = float(values.std(ddof=1) / math.sqrt(values.size))
-    half = float(stats.t.ppf(0.5 + level / 2, values.size - 1)) * error
-    return mean, error, mean - half, mean + half
+    try:
+        interval = statistics.mean_interval(values, level)
+    except ValueError as error:
+        raise LedgerError(f"{what}: {error}") from error
+    return interval.estimate, float(values.std(ddof=1)) / math.sqrt(values.size), interval.low, interval.high
 
 
 def identity(

@@ -1,0 +1,339 @@
+"""Kept results: what a figure needs beyond the time a chapter has, computed once and committed.
+
+A result is `PART/NAME/RUN.npz` with `RUN.json` beside it, which says how it was made. They lie in `book/results` of the
+repository, and in `learning_dynamics/kept` where the library is installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+LARGEST = 300_000
+PACKAGE = Path(__file__).resolve().parent
+
+
+class DisagreementError(ValueError):
+    """A kept result and its recomputation differ; the message names the array and the worst entry."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How a kept result was made.
+
+    Attributes:
+        command: The command that makes it again.
+        commit: The repository's commit, with `-dirty` if files were changed, or `unknown`.
+        seeds: The seeds behind it.
+        device: The device, in words.
+        torch: The version of torch.
+        wall_time: Seconds.
+        rtol: Relative difference that making it again may show.
+        sha256: Checksum of the .npz.
+    """
+
+    command: str
+    commit: str
+    seeds: tuple[int, ...]
+    device: str
+    torch: str
+    wall_time: float
+    rtol: float
+    sha256: str
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A kept result: its arrays by name, and how they were made."""
+
+    chapter: str
+    run_name: str
+    arrays: dict[str, np.ndarray]
+    provenance: Provenance
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.arrays:
+            raise KeyError(f"{self.chapter}/{self.run_name} has no array {name!r}: {', '.join(self.arrays)}")
+        return self.arrays[name]
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The entry of an array that differs most, measured against what is allowed there (`share` at most 1)."""
+
+    index: tuple[int, ...]
+    kept: float
+    recomputed: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Kept and recomputed arrays agree; `worst` holds each array's worst entry, `entries` how many were compared."""
+
+    worst: dict[str, Worst]
+    entries: int
+    rtol: float
+    atol: float
+
+
+def folder() -> Path:
+    """Return where kept results lie: the repository's `book/results`, else the installed library's `kept`.
+
+    The environment variable LEARNING_DYNAMICS_RESULTS names another folder, so that a result can be made again beside
+    the committed one.
+
+    Raises:
+        FileNotFoundError: There is neither.
+    """
+    if named := os.environ.get("LEARNING_DYNAMICS_RESULTS"):
+        return Path(named)
+    if (repository := _repository()) is not None:
+        return repository / "book" / "results"
+    if (PACKAGE / "kept").is_dir():
+        return PACKAGE / "kept"
+    raise FileNotFoundError("kept results: neither in a repository nor in the installed library")
+
+
+def keep(
+    chapter: str,
+    run_name: str,
+    arrays: Mapping[str, Any],
+    *,
+    command: str,
+    seeds: Sequence[int],
+    device: torch.device | str,
+    wall_time: float,
+    rtol: float = 1e-6,
+    folder: Path | str | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a result and how it was made; what an interruption leaves half done, `load` refuses.
+
+    Args:
+        chapter: The chapter's id, `part/name`.
+        run_name: The result's name: lower case letters, digits, hyphens and underscores.
+        arrays: Tensors or arrays of numbers by name, any shape. Diverged runs are inf, never NaN.
+        command: The command that makes it again.
+        seeds: The seeds behind it.
+        device: The device it was computed on.
+        wall_time: Seconds it took.
+        rtol: Relative difference that making it again may show, at least 0.
+        folder: The folder of all results; `folder()` if left out.
+        overwrite: Replace a result of the same name.
+
+    Returns:
+        The path of the .npz.
+
+    Raises:
+        ValueError: An argument is not as described, or a file would exceed 300 kB.
+        FileExistsError: There is a result of this name and `overwrite` is False.
+    """
+    target = _path(chapter, run_name, folder)
+    if not command.strip():
+        raise ValueError(f"command={command!r}: expected the command that makes the result again")
+    if not 0 <= wall_time < float("inf"):
+        raise ValueError(f"wall_time={wall_time!r}: expected seconds >= 0")
+    if not 0 <= rtol < float("inf"):
+        raise ValueError(f"rtol={rtol!r}: expected a number >= 0")
+    if not arrays:
+        raise ValueError("arrays is empty: expected at least one")
+    checked = {name: _number_array(name, values) for name, values in arrays.items()}
+    for name, values in checked.items():
+        if not re.fullmatch(r"[A-Za-z]\w*", name):
+            raise ValueError(
+                f"arrays has the name {name!r}: expected a word of letters, digits and underscores"
+            )
+        if np.isnan(values).any():
+            index = _plain_index(np.argwhere(np.isnan(values))[0])
+            raise ValueError(f"arrays[{name!r}] is NaN at {index}: expected numbers, inf for a diverged run")
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **checked)
+    content = buffer.getvalue()
+    provenance = Provenance(
+        command=command,
+        commit=_commit(),
+        seeds=tuple(int(seed) for seed in seeds),
+        device=_device_in_words(device),
+        torch=str(torch.__version__),
+        wall_time=round(float(wall_time), 3),
+        rtol=float(rtol),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+    described = (json.dumps(asdict(provenance), indent=1, ensure_ascii=False) + "\n").encode()
+    for ending, size in ((".npz", len(content)), (".json", len(described))):
+        if size > LARGEST:
+            raise ValueError(f"{run_name}{ending} would take {size} bytes: expected at most {LARGEST}")
+    if target.exists() and target.with_suffix(".json").exists() and not overwrite:
+        raise FileExistsError(
+            f"{chapter}/{run_name} is kept already: expected overwrite=True or another name"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _write(target, content)
+    _write(target.with_suffix(".json"), described)
+    return target
+
+
+def load(chapter: str, run_name: str, *, folder: Path | str | None = None) -> Kept:
+    """Return a kept result.
+
+    Args:
+        chapter: The chapter's id, `part/name`.
+        run_name: The result's name.
+        folder: The folder of all results; `folder()` if left out.
+
+    Raises:
+        FileNotFoundError: There is no such result.
+        ValueError: A name is not as described, or the .npz is not the one that its .json describes.
+    """
+    path = _path(chapter, run_name, folder)
+    described = path.with_suffix(".json")
+    if not (path.is_file() and described.is_file()):
+        there = sorted(found.stem for found in path.parent.glob("*.npz"))
+        raise FileNotFoundError(f"{chapter} has no kept result {run_name!r}: expected one of {there}")
+    fields = json.loads(described.read_text(encoding="utf-8"))
+    provenance = Provenance(**(fields | {"seeds": tuple(fields["seeds"])}))
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != provenance.sha256:
+        raise ValueError(f"{chapter}/{run_name}: the .npz is not the one that its .json describes")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return Kept(chapter, run_name, {name: arrays[name] for name in arrays.files}, provenance)
+
+
+def agree(
+    kept: Kept | Mapping[str, Any], recomputed: Mapping[str, Any], rtol: float, atol: float = 0.0
+) -> Agreement:
+    """Hold recomputed arrays against kept ones: |kept - recomputed| <= atol + rtol |kept| in every entry.
+
+    Args:
+        kept: A kept result, or the slices of its arrays that were recomputed, by name.
+        recomputed: The same arrays computed again; each must be among the kept ones and of the same shape.
+        rtol: Allowed relative difference.
+        atol: Allowed absolute difference.
+
+    Raises:
+        DisagreementError: An array is missing, has another shape, holds NaN, or differs; one line names it.
+        ValueError: A tolerance is negative, or nothing is compared.
+    """
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name}={value!r}: expected a number >= 0")
+    if not recomputed:
+        raise ValueError("recomputed is empty: expected at least one array")
+    old = kept.arrays if isinstance(kept, Kept) else kept
+    worst = {}
+    entries = 0
+    for name, values in recomputed.items():
+        if name not in old:
+            raise DisagreementError(
+                f"{name} was recomputed but is not kept: kept are {', '.join(sorted(old))}"
+            )
+        array = _number_array(name, values)
+        worst[name] = _worst(name, _number_array(name, old[name]), array, rtol, atol)
+        entries += array.size
+    return Agreement(worst, entries, rtol, atol)
+
+
+def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, atol: float) -> Worst:
+    if kept.shape != recomputed.shape:
+        raise DisagreementError(f"{name} has shape {recomputed.shape} recomputed and {kept.shape} kept")
+    if not kept.size:
+        raise ValueError(f"{name} has shape {kept.shape}: expected at least one entry")
+    kept, recomputed = np.asarray(kept, np.float64), np.asarray(recomputed, np.float64)
+    for side, values in (("recomputed", recomputed), ("kept", kept)):
+        if np.isnan(values).any():
+            raise DisagreementError(
+                f"{name} is NaN at {_plain_index(np.argwhere(np.isnan(values))[0])} in the {side} array"
+            )
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        share = np.abs(kept - recomputed) / (atol + rtol * np.abs(kept))
+    both_finite = np.isfinite(kept) & np.isfinite(recomputed)
+    share = np.where(kept == recomputed, 0.0, np.where(both_finite, share, np.inf))
+    index = np.unravel_index(int(share.argmax()), share.shape)
+    entry = Worst(_plain_index(index), float(kept[index]), float(recomputed[index]), float(share[index]))
+    if entry.share > 1:
+        raise DisagreementError(
+            f"{name} differs, worst at {entry.index}: kept {entry.kept!r}, recomputed {entry.recomputed!r}, "
+            f"{entry.share:.3g} times what rtol={rtol:g} and atol={atol:g} allow"
+        )
+    return entry
+
+
+def _path(chapter: str, run_name: str, root: Path | str | None) -> Path:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", chapter):
+        raise ValueError(f"chapter={chapter!r}: expected 'part/name' in lower case")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", run_name):
+        raise ValueError(
+            f"run_name={run_name!r}: expected lower case letters, digits, hyphens and underscores"
+        )
+    return (folder() if root is None else Path(root)) / chapter / f"{run_name}.npz"
+
+
+def _number_array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {array.dtype}: expected booleans, integers or real numbers")
+    return array
+
+
+def _plain_index(index: Any) -> tuple[int, ...]:
+    return tuple(int(i) for i in index)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that is whole from the first moment it has its name."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _repository() -> Path | None:
+    """Return the book's repository if the library lies in it."""
+    root = PACKAGE.parents[1]
+    return root if (root / "pyproject.toml").is_file() and (root / "book").is_dir() else None
+
+
+def _commit() -> str:
+    """Return the commit of the repository that the library lies in."""
+    if (repository := _repository()) is None:
+        return "unknown"
+    try:
+        git = ["git", "-C", str(repository)]
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + ("-dirty" if status.stdout.strip() else "")
+
+
+def _device_in_words(device: torch.device | str) -> str:
+    device = torch.device(device)
+    if device.type == "cuda":
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return f"{device} ({platform.machine()}, {torch.get_num_threads()} threads)"

@@ -1,0 +1,521 @@
+"""The rendered book: built without a warning, and every page of it looked at in real Chromium."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import pytest
+import yaml
+from conftest import ROOT
+
+from learning_dynamics.ledger import read
+from learning_dynamics.ledger.cards import anchor
+
+playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwright is in requirements.txt")
+
+pytestmark = pytest.mark.pages
+
+BUILD = ROOT / "book/_build"
+HTML = BUILD / "html"
+STAMP = BUILD / "rendered-without-a-warning.json"
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+MOST_CARDS = 8
+MOST_PAGE_BYTES = 1_500_000
+MOST_SITE_BYTES = 40_000_000
+TYPESET_SECONDS = 2.0
+CONTRAST = 4.5
+CONTRAST_LARGE = 3.0
+
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason="no Chromium: `apt-get install -y --no-install-recommends chromium fonts-dejavu-core`, or set CHROMIUM",
+)
+
+
+def documents() -> list[str]:
+    """The pages that `_toc.yml` lists, without ending."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+
+    def below(entries: list[dict[str, Any]]) -> Iterator[str]:
+        for entry in entries:
+            yield entry["file"]
+            yield from below(entry.get("sections", []))
+
+    return [toc["root"], *(name for part in toc["parts"] for name in below(part["chapters"]))]
+
+
+PAGES = documents()
+CHAPTERS = [name.removeprefix("chapters/") for name in PAGES if name.startswith("chapters/")]
+
+
+# ----------------------------------------------------------------------------------------------------------- the render
+
+
+def sources() -> str:
+    """A fingerprint of everything that the rendered pages are made from."""
+    files = [ROOT / "_config.yml", ROOT / "_toc.yml"]
+    for folder in ("book", "chapters", "lib/learning_dynamics/ledger"):
+        files += [path for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    digest = hashlib.sha256()
+    for path in files:
+        if BUILD in path.parents or "__pycache__" in path.parts or ".ipynb_checkpoints" in path.parts:
+            continue
+        digest.update(f"{path.relative_to(ROOT)} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def render() -> list[str]:
+    """Render the book, warnings as errors, and return them; the last clean render is kept if nothing has changed."""
+    now = sources()
+    if STAMP.is_file() and json.loads(STAMP.read_text(encoding="utf-8"))["sources"] == now:
+        return []
+    STAMP.unlink(missing_ok=True)
+    done = subprocess.run(
+        [Path(sys.executable).parent / "jupyter-book", "build", ".", "--all", "-W", "--keep-going", "-n"]
+        + ["--path-output", "book"],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 0:
+        STAMP.write_text(json.dumps({"sources": now}), encoding="utf-8")
+        return []
+    said = (done.stdout + done.stderr).splitlines()
+    return [line for line in said if re.search("WARNING|ERROR", line)] or said[-30:]
+
+
+@pytest.fixture(scope="module")
+def html(render: list[str]) -> Path:
+    """The folder of the rendered pages."""
+    return HTML
+
+
+def test_render_has_no_warning(render: list[str]) -> None:
+    assert render == []
+
+
+def test_every_page_is_rendered(html: Path) -> None:
+    assert [name for name in PAGES if not (html / f"{name}.html").is_file()] == []
+    assert (html / "index.html").is_file()
+    assert (html / ".nojekyll").is_file()
+
+
+def test_site_is_small(html: Path) -> None:
+    assert sum(path.stat().st_size for path in html.rglob("*") if path.is_file()) < MOST_SITE_BYTES
+
+
+class Page(HTMLParser):
+    """What a page's file holds: ids, links, images, open cards."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.images: list[dict[str, str | None]] = []
+        self.cards = 0
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if values.get("id"):
+            self.ids.append(values["id"] or "")
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"] or "")
+        if tag == "img":
+            self.images.append(values)
+        classes = (values.get("class") or "").split()
+        self.cards += "ld-card" in classes and "ld-claim" in classes
+
+
+@functools.cache
+def parsed(path: Path) -> Page:
+    return Page(path)
+
+
+@pytest.fixture(scope="module")
+def page_of(html: Path) -> Any:
+    parsed.cache_clear()
+    return lambda name: parsed(html / f"{name}.html")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_within_the_site_lands(name: str, html: Path, page_of: Any) -> None:
+    broken = []
+    for link in page_of(name).links:
+        parts = urlsplit(link)
+        if parts.scheme or parts.netloc:
+            continue
+        target, fragment = urldefrag(urljoin(f"/{name}.html", link))
+        path = html / unquote(urlsplit(target).path).lstrip("/")
+        if not path.is_file() or (fragment and path.suffix == ".html" and fragment not in parsed(path).ids):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_image_says_what_it_shows(name: str, page_of: Any) -> None:
+    silent = [image.get("src") for image in page_of(name).images if not (image.get("alt") or "").strip()]
+    assert silent == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_light_and_not_crowded(name: str, html: Path, page_of: Any) -> None:
+    page = page_of(name)
+    path = html / f"{name}.html"
+    images = {(path.parent / unquote(image["src"] or "")).resolve() for image in page.images if image["src"]}
+    own = [image for image in images if image.is_file()]
+    assert path.stat().st_size + sum(image.stat().st_size for image in own) < MOST_PAGE_BYTES
+    assert page.cards <= MOST_CARDS
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_record_has_its_anchor_once(chapter: str, page_of: Any) -> None:
+    ids = page_of(f"chapters/{chapter}").ids
+    labels = [anchor(record["id"]) for record in read.notebook_records(read.notebook_path(ROOT, chapter))]
+    assert {label: ids.count(label) for label in labels if ids.count(label) != 1} == {}
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_colab_opens_the_chapters_own_notebook(chapter: str, page_of: Any) -> None:
+    repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
+    own = (
+        f"{CONFIG['launch_buttons']['colab_url']}/github/{repository}/blob/{CONFIG['repository']['branch']}"
+        f"/chapters/{chapter}.ipynb"
+    )
+    assert own in [link for link in page_of(f"chapters/{chapter}").links if "colab" in link]
+    assert read.notebook_path(ROOT, chapter).is_file()
+
+
+def test_scoreboard_lists_every_result_once_and_leads_to_it(page_of: Any) -> None:
+    board = page_of("book/find_a_result")
+    rows = [id for id in board.ids if id.startswith("row-")]
+    inventory = [anchor(line["id"]) for line in read.inventory(ROOT / "book/inventory.csv")]
+    assert sorted(rows) == sorted(f"row-{label}" for label in inventory)
+    recorded = {anchor(record["id"]): record["chapter"] for record in read.records(ROOT)}
+    shown = {chapter for chapter in CHAPTERS}
+    missing = [
+        label
+        for label, chapter in recorded.items()
+        if chapter in shown and f"../chapters/{chapter}.html#{label}" not in board.links
+    ]
+    assert missing == []
+
+
+def test_figures_numbers_are_written_and_linked(html: Path, page_of: Any) -> None:
+    for chapter in CHAPTERS:
+        names = [
+            figure["name"]
+            for figure in read.notebook_records(read.notebook_path(ROOT, chapter), read.NUMBERS_KEY)
+        ]
+        for name in names:
+            lines = (html / f"_static/numbers/{chapter}/{name}.csv").read_text(encoding="utf-8").splitlines()
+            assert len(lines) > 1 and len(lines[0].split(",")) == len(lines[1].split(","))
+
+
+# ---------------------------------------------------------------------------------------------------------- the browser
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@dataclass
+class Bench:
+    """A browser on the rendered site, and what its pages complained of."""
+
+    browser: Any
+    address: str
+    complaints: list[str] = field(default_factory=list)
+
+    def open(
+        self,
+        name: str,
+        *,
+        width: int = 1280,
+        theme: str = "light",
+        script: bool = True,
+        query: str = "",
+        before: str = "",
+    ) -> Any:
+        """Open a page and wait until its formulas are set."""
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=theme,
+            java_script_enabled=script,
+            reduced_motion="reduce",
+        )
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        page.on("response", self._response)
+        page.on("request", self._request)
+        if before:
+            page.add_init_script(before)
+        page.goto(f"{self.address}/{name}.html{query}")
+        if script:
+            page.evaluate("() => window.MathJax?.startup?.promise")
+            page.evaluate("() => document.fonts.ready")
+        return page
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _response(self, response: Any) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"{response.status}: {response.url}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.complaints.append(f"another host: {request.url}")
+
+
+@pytest.fixture(scope="module")
+def browser(html: Path) -> Iterator[Bench]:
+    handler = functools.partial(Quiet, directory=str(html))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield Bench(chromium, f"http://127.0.0.1:{server.server_port}")
+        chromium.close()
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def bench(browser: Bench) -> Iterator[Bench]:
+    """A bench for one test; afterwards no page may have complained."""
+    browser.complaints.clear()
+    yield browser
+    for context in browser.browser.contexts:
+        context.close()
+    assert browser.complaints == []
+
+
+FORMULAS = """() => {
+  const main = document.querySelector("main");
+  const untouched = [...main.querySelectorAll(".math")].filter(
+    (node) => node.textContent.trim() && !node.querySelector("mjx-container"));
+  const failed = [...main.querySelectorAll("mjx-merror, [data-mjx-error], .MathJax_Error")];
+  const copy = main.cloneNode(true);
+  copy.querySelectorAll("pre, code, script, style, mjx-container").forEach((node) => node.remove());
+  const raw = copy.textContent.match(/\\\\\\(|\\\\\\[|\\\\begin\\{|\\$[^$\\n]{1,80}\\$/g) || [];
+  return { untouched: untouched.map((n) => n.textContent), failed: failed.map((n) => n.textContent), raw };
+}"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", [*PAGES, "search", "genindex"])
+def test_page_opens_without_complaint_and_is_typeset(name: str, bench: Bench) -> None:
+    page = bench.open(name)
+    assert page.title()
+    assert page.evaluate(FORMULAS) == {"untouched": [], "failed": [], "raw": []}
+
+
+WIDE = """() => {
+  const scrolls = (node) => ["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(node).overflowX);
+  const inside = (node) => {
+    for (let up = node.parentElement; up.tagName !== "MAIN"; up = up.parentElement) if (scrolls(up)) return true;
+    return false;
+  };
+  const wide = [...document.querySelectorAll("main *")].filter(
+    (node) => node.getBoundingClientRect().right > innerWidth + 1 &&
+      !node.closest("mjx-container, svg, .sr-only") && !inside(node));
+  return { width: document.documentElement.scrollWidth, wide: wide.map((node) => node.outerHTML.slice(0, 120)) };
+}"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_telephone(name: str, bench: Bench) -> None:
+    page = bench.open(name, width=390)
+    page.evaluate("() => document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+    assert page.evaluate(WIDE) == {"width": 390, "wide": []}
+
+
+LEGIBLE = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  canvas.canvas.width = canvas.canvas.height = 1;
+  const cache = new Map();
+  const rgba = (colour) => {
+    if (!cache.has(colour)) {
+      canvas.clearRect(0, 0, 1, 1);
+      canvas.fillStyle = colour;
+      canvas.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+      cache.set(colour, [r, g, b, a / 255]);
+    }
+    return cache.get(colour);
+  };
+  const over = (top, ground) => [0, 1, 2].map((i) => top[i] * top[3] + ground[i] * (1 - top[3]));
+  const light = (colour) => {
+    const [r, g, b] = colour.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    const layers = [];
+    for (let up = node; up; up = up.parentElement) {
+      const colour = rgba(getComputedStyle(up).backgroundColor);
+      if (colour[3] > 0) layers.push(colour);
+      if (colour[3] === 1) break;
+    }
+    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]);
+  };
+  const walker = document.createTreeWalker(document.querySelector(".bd-container, body"), NodeFilter.SHOW_TEXT);
+  const faults = new Map();
+  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
+    const node = text.parentElement;
+    if (!text.data.trim() || node.closest("script, style, svg, option, mjx-assistive-mml, noscript")) continue;
+    if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+    const style = getComputedStyle(node);
+    const below = ground(node);
+    const [a, b] = [light(over(rgba(style.color), below)), light(below)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && parseInt(style.fontWeight) >= 700);
+    if (ratio < (large ? LARGE : SMALL)) {
+      const key = `${style.color} on ${below.map(Math.round)}`;
+      const words = text.data.trim().slice(0, 40);
+      if (!faults.has(key)) faults.set(key, `${key}: ${ratio.toFixed(2)} "${words}" ${node.className}`);
+    }
+  }
+  return [...faults.values()];
+}""".replace("LARGE", str(CONTRAST_LARGE)).replace("SMALL", str(CONTRAST))
+
+
+@needs_chromium
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_legible(name: str, theme: str, bench: Bench) -> None:
+    page = bench.open(name, theme=theme)
+    assert page.get_attribute("html", "data-theme") == theme
+    page.evaluate("() => document.querySelectorAll('main details').forEach((node) => { node.open = true; })")
+    page.wait_for_timeout(350)  # colours of links and boxes fade in
+    assert page.evaluate(LEGIBLE) == []
+
+
+@needs_chromium
+def test_theme_can_be_chosen_and_is_kept(bench: Bench) -> None:
+    page = bench.open(PAGES[0])
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    for _ in range(3):
+        page.locator("button.theme-switch-button").first.click()
+        if page.get_attribute("html", "data-mode") == "dark":
+            break
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.evaluate(ground) != light
+    page.goto(f"{bench.address}/{PAGES[1]}.html")
+    assert page.get_attribute("html", "data-theme") == "dark"
+
+
+@needs_chromium
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_chapter_is_typeset_in_time(chapter: str, bench: Bench) -> None:
+    """From the moment MathJax has arrived to the last formula; the best of three, since the machine is shared."""
+    seconds = []
+    for _ in range(3):
+        page = bench.open(
+            f"chapters/{chapter}",
+            before="""
+            let jax; Object.defineProperty(window, "MathJax", { configurable: true, get: () => jax, set: (value) => {
+              jax = value;
+              const wait = setInterval(() => {
+                if (!jax.startup?.promise) return;
+                clearInterval(wait);
+                const start = performance.now();
+                jax.startup.promise.then(() => { window.typesetSeconds = (performance.now() - start) / 1000; });
+              }, 1);
+            } });
+            """,
+        )
+        if page.locator(".math").count() == 0:
+            return
+        page.wait_for_function("() => window.typesetSeconds !== undefined")
+        seconds.append(page.evaluate("() => window.typesetSeconds"))
+        if seconds[-1] < TYPESET_SECONDS:
+            return
+    assert min(seconds) < TYPESET_SECONDS
+
+
+@needs_chromium
+def test_search_finds_a_theorem_by_name(bench: Bench) -> None:
+    page = bench.open("search", query="?q=minimum-norm")
+    page.wait_for_selector("#search-results li a")
+    page.wait_for_function("() => !document.querySelector('#search-progress')?.textContent.includes('...')")
+    links = page.eval_on_selector_all("#search-results li a", "nodes => nodes.map((node) => node.href)")
+    assert any("minimum_norm.html#regularization-thm-9-3" in link for link in links), links
+
+
+@needs_chromium
+def test_filters_narrow_the_scoreboard(bench: Bench) -> None:
+    total = len(read.inventory(ROOT / "book/inventory.csv"))
+    page = bench.open("book/find_a_result")
+    shown = page.locator("table.ld-board tbody tr:visible")
+    said = page.locator(".ld-filters output")
+    assert said.inner_text() == f"{total} results" and shown.count() == total
+    page.fill(".ld-filters input[name=find]", "theorem 9.3")
+    assert 1 <= shown.count() < 10
+    assert page.locator("#row-regularization-thm-9-3").is_visible()
+    assert "find=theorem+9.3" in page.url
+    page.click(".ld-filters button[type=reset]")
+    page.wait_for_function("() => !location.search")
+    assert shown.count() == total
+    page.select_option(".ld-filters select[name=source]", "regularization")
+    page.select_option(".ld-filters select[name=chapter]", "implicit_bias/minimum_norm")
+    chapter = [
+        line for line in read.inventory(ROOT / "book/inventory.csv")
+        if line["chapter"] == "implicit_bias/minimum_norm" and line["kind"] != "beyond"
+    ]  # fmt: skip
+    assert shown.count() == len(chapter)
+    page.goto(f"{bench.address}/book/find_a_result.html?verdict=holds")
+    holds = sum(record["verdict"] == "holds" for record in read.records(ROOT))
+    assert page.locator("table.ld-board tbody tr:visible").count() == holds
+
+
+@needs_chromium
+def test_scoreboard_is_whole_without_script(bench: Bench) -> None:
+    page = bench.open("book/find_a_result", script=False)
+    assert page.locator("table.ld-board tbody tr:visible").count() == len(
+        read.inventory(ROOT / "book/inventory.csv")
+    )
+    assert not page.locator(".ld-filters").is_visible()
+
+
+@needs_chromium
+def test_landing_page_counts_and_leads_on(bench: Bench) -> None:
+    page = bench.open("book/index")
+    counts = [int(text) for text in page.locator("ul.ld-strip b").all_inner_texts()]
+    verdicts = [record["verdict"] for record in read.records(ROOT)]
+    checked = ("holds", "reproduced", "partly", "not reproduced", "corrected")
+    assert counts[0] == sum(verdict in checked for verdict in verdicts)
+    assert counts[2] == verdicts.count("not reproduced")
+    page.locator("ul.ld-strip a").first.click()
+    page.wait_for_url("**/find_a_result.html?verdict=checked")
+    assert page.locator("table.ld-board tbody tr:visible").count() == counts[0]
