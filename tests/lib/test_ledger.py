@@ -44,9 +44,17 @@ class Interval:
     high: float
 
 
+class Checked(Ledger):
+    """The ledger, with a check that returns the record it stored."""
+
+    def check(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        assert super().check(*args, **kwargs) is None
+        return self.records[-1]
+
+
 @pytest.fixture
 def ledger() -> Ledger:
-    return Ledger(Run(CHAPTER))
+    return Checked(Run(CHAPTER))
 
 
 SEEDS = torch.linspace(-1, 1, 40, dtype=torch.float64)
@@ -308,7 +316,7 @@ def test_below_its_scale_a_check_is_not_evaluated() -> None:
         "expected": "holds",
         "needs": "book",
     }
-    assert Ledger(Run(CHAPTER, scale="smoke")).check("a:b", "s", **arguments)["verdict"] == "not evaluated"
+    assert Checked(Run(CHAPTER, scale="smoke")).check("a:b", "s", **arguments)["verdict"] == "not evaluated"
     with pytest.raises(LedgerError):
         Ledger(Run(CHAPTER, scale="book")).check("a:b", "s", **arguments)
 
@@ -370,7 +378,7 @@ def test_the_table_links_every_record(ledger: Ledger) -> None:
 def test_records_are_written_where_the_variable_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEARNING_DYNAMICS_RECORDS", str(tmp_path))
     for _ in range(2):  # a second run replaces the first
-        ledger = Ledger(Run(CHAPTER))
+        ledger = Checked(Run(CHAPTER))
         example(ledger)
         ledger.stated("a:b", "s", why="w")
     assert [record["id"] for record in read.written_records(tmp_path, CHAPTER)] == [

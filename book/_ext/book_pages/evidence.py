@@ -42,7 +42,9 @@ class Source:
 SOURCES = (
     Source("003", "regularization", "Implicit regularization", "Ma, 2022", "lecture notes, chapter 9"),
     Source("000", "implicit", "Implicit parameterization", "Gehring and others, 2021", "conference paper"),
-    Source("001", "representation", "Nonlinear representation learning", "Kawaguchi and others, 2022", "article"),
+    Source(
+        "001", "representation", "Nonlinear representation learning", "Kawaguchi and others, 2022", "article"
+    ),
     Source("002", "natgrad", "The natural gradient", "Martens, 2020", "article"),
     Source("004", "thesis", "Adaptive momentum optimizers", "Orvieto, 2023", "thesis"),
 )

@@ -1,15 +1,21 @@
-"""Roles that know the repository's address, so that no page has to.
+"""Roles that know the repository's address and which chapters are written, so that no page has to.
 
-    {colab}`Run it on a GPU <implicit_bias/minimum_norm>`     the chapter's notebook in Colab
-    {repository}`the library <lib/learning_dynamics>`         a file or folder of the repository; no target: its front page
+- `colab`, as in ``Run it on a GPU <implicit_bias/minimum_norm>``: the chapter's notebook in Colab.
+- `repository`, as in ``the library <lib/learning_dynamics>``: a file or folder; without a target, the front page.
+- `chapter`, as in ``Label noise <implicit_bias/label_noise>``: its page, or its name and "(planned)".
+- `part`, as in ``Noise <noise>``: its opener, or its name and "(planned)".
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from docutils import nodes
-from docutils.parsers.rst.states import Inliner
 from sphinx.application import Sphinx
 from sphinx.util.docutils import ReferenceRole
+from sphinx.util.nodes import make_refnode
+
+from book_pages import evidence, fresh
 
 
 class Repository(ReferenceRole):
@@ -38,8 +44,6 @@ class Repository(ReferenceRole):
 class Colab(Repository):
     """A link that opens a chapter's notebook in Colab."""
 
-    inliner: Inliner
-
     def address(self) -> str:
         """Return the notebook's address in Colab."""
         options = self.config.html_theme_options
@@ -51,7 +55,43 @@ class Colab(Repository):
         return f"{host}/github/{repository}/blob/{options.get('repository_branch', 'main')}/{path}"
 
 
+class Chapter(ReferenceRole):
+    """A link to a chapter; a chapter that is planned but not written is named without a link."""
+
+    folder = "chapters"
+
+    def known(self) -> bool:
+        """Return whether the book has, or plans, what the role names."""
+        rows = evidence.rows(Path(self.env.srcdir))
+        return any(row.chapter == self.target for row in rows)
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        fresh.register(self.env)
+        docname = f"{self.folder}/{self.target}"
+        text = nodes.inline("", self.title, classes=[f"ld-{self.name}-name"])
+        if docname in self.env.found_docs:
+            return [make_refnode(self.env.app.builder, self.env.docname, docname, "", text)], []
+        if self.known():
+            return [text, nodes.inline("", " (planned)", classes=["ld-planned"])], []
+        message = self.inliner.reporter.error(
+            f"{self.name}: the book plans no {self.target}", line=self.lineno
+        )
+        return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
+
+
+class Part(Chapter):
+    """A link to a part's opener."""
+
+    folder = "book/parts"
+
+    def known(self) -> bool:
+        rows = evidence.rows(Path(self.env.srcdir))
+        return any(row.chapter.startswith(f"{self.target}/") for row in rows)
+
+
 def setup(app: Sphinx) -> None:
     """Register the roles."""
+    app.add_role("chapter", Chapter())
+    app.add_role("part", Part())
     app.add_role("colab", Colab())
     app.add_role("repository", Repository())

@@ -179,7 +179,8 @@ class View:
         ]
         items = "".join(f"<dt>{name}</dt><dd>{text}</dd>" for name, text in facts)
         return (
-            f'<article class="ld-erratum" id="erratum-{row.anchor}"><p class="ld-sentence"><a href="{link}">{head}</a></p>'
+            f'<article class="ld-erratum" id="erratum-{row.anchor}">'
+            f'<p class="ld-sentence"><a href="{link}">{head}</a></p>'
             f'<dl class="ld-facts">{items}</dl></article>'
         )
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from book_pages import evidence, markup
+from book_pages import evidence, fresh, markup
 from book_pages.anchors import Anchors
 
 SCRIPT = "find_a_result.js"
@@ -27,9 +25,7 @@ class _Directive(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         root = Path(self.env.srcdir)
-        for path in evidence.files(root):
-            self.env.note_dependency(str(path))
-        _pages(self.env).add(self.env.docname)
+        fresh.register(self.env)
         return self.content_nodes(root)
 
     def content_nodes(self, root: Path) -> list[nodes.Node]:
@@ -58,30 +54,6 @@ class Errata(_Directive):
     """Every record whose printed form fails, with the corrected one and the evidence."""
 
 
-def _pages(env: BuildEnvironment) -> set[str]:
-    if not hasattr(env, "book_generated"):
-        env.book_generated = set()  # type: ignore[attr-defined]
-    return env.book_generated  # type: ignore[attr-defined]
-
-
-def purge(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
-    """Forget a page that will be read again."""
-    _pages(env).discard(docname)
-
-
-def merge(_: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: BuildEnvironment) -> None:
-    """Take over what a parallel reader found."""
-    _pages(env).update(_pages(other) & set(docnames))
-
-
-def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
-    """Return the generated pages if a notebook or the inventory has changed, appeared or gone."""
-    new = evidence.stamp(Path(env.srcdir))
-    old = getattr(env, "book_stamp", None)
-    env.book_stamp = new  # type: ignore[attr-defined]
-    return [] if old == new else sorted(_pages(env) & env.found_docs)
-
-
 def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Replace each placeholder by its HTML."""
     places = list(doctree.findall(Generated))
@@ -107,13 +79,10 @@ def load_script(
 
 
 def setup(app: Sphinx) -> None:
-    """Register the directives and what keeps their pages fresh."""
+    """Register the directives and what fills them."""
     app.add_node(Generated)
     app.add_directive("scoreboard", Scoreboard)
     app.add_directive("scoreboard-strip", Strip)
     app.add_directive("errata", Errata)
-    app.connect("env-purge-doc", purge)
-    app.connect("env-merge-info", merge)
-    app.connect("env-get-outdated", outdated)
     app.connect("doctree-resolved", fill)
     app.connect("html-page-context", load_script)

@@ -98,7 +98,7 @@ class Ledger:
         reason: str | None = None,
         correction: Correction | None = None,
         exempt: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> None:
         """Compute, show and store the verdict on one claim.
 
         Args:
@@ -119,9 +119,6 @@ class Ledger:
             reason: Why it does not (fully) reproduce, as measured; required with *partly* and *not reproduced*.
             correction: Both forms, if the printed one fails; then the control is the printed form.
             exempt: `"definition"` or `"existence"` for the two kinds of claim that need no control.
-
-        Returns:
-            The stored record.
 
         Raises:
             LedgerError: The call is malformed, the control passes, or the computed verdict is not the expected one.
@@ -160,7 +157,7 @@ class Ledger:
             "reason": reason,
             "correction": None if correction is None else vars(correction) | {},
         }
-        return self._store(record)
+        self._store(record)
 
     def out_of_reach(
         self,
@@ -171,7 +168,7 @@ class Ledger:
         command: str,
         stand_in: str | None = None,
         show: str = "row",
-    ) -> dict[str, Any]:
+    ) -> None:
         """Record a claim that cannot be computed here: what it needs, in hours or data, and the ready command.
 
         Raises:
@@ -184,9 +181,9 @@ class Ledger:
             )
         record = self._base(id, statement, "out of reach", "out of reach", show)
         reason = f"Needs {needs}; ready command: {command}"
-        return self._store(record | {"reason": reason + (f"; stand-in: {stand_in}" if stand_in else "")})
+        self._store(record | {"reason": reason + (f"; stand-in: {stand_in}" if stand_in else "")})
 
-    def stated(self, id: str, statement: str, *, why: str, show: str = "row") -> dict[str, Any]:
+    def stated(self, id: str, statement: str, *, why: str, show: str = "row") -> None:
         """Record a claim that no computation can check, and why.
 
         Raises:
@@ -195,7 +192,7 @@ class Ledger:
         self._admit(id, statement, show)
         if not why.strip():
             raise LedgerError(f"{id}: say why no check is possible")
-        return self._store(self._base(id, statement, "stated", "stated", show) | {"reason": why})
+        self._store(self._base(id, statement, "stated", "stated", show) | {"reason": why})
 
     def table(self) -> None:
         """Show the chapter's ledger: every record so far in one table."""
@@ -285,12 +282,11 @@ class Ledger:
             "correction": None,
         }
 
-    def _store(self, record: dict[str, Any]) -> dict[str, Any]:
+    def _store(self, record: dict[str, Any]) -> None:
         write_line(self.run.chapter, "claims", record)
         self.records.append(record)
         metadata = {"learning_dynamics/claim": record}
         emit(cards.text(record), cards.html(record), metadata, plain=cards.plain(record))
-        return record
 
 
 def _plain(numbers: dict[str, float]) -> dict[str, float | str]:
