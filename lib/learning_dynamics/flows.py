@@ -97,6 +97,16 @@ def gradient_flow(
     def crossing(clock: float, flat: NDArray[np.float64]) -> float:
         return float(event(tensor(flat.copy()), time(clock)))
 
+    reached, stuck = -1.0, False
+
+    def moving(clock: float, flat: NDArray[np.float64]) -> float:
+        """Return 1 after each step, and 0 for good after one that led nowhere: LSODA would go on for ever."""
+        nonlocal reached, stuck
+        stuck = stuck or clock - reached <= 2 * np.spacing(abs(reached)) or not np.isfinite(flat).all()
+        reached = clock
+        return 0.0 if stuck else 1.0
+
+    moving.terminal = True
     clocks = np.log1p(grid) if log_time else grid
     with np.errstate(over="ignore", invalid="ignore"):  # a blow-up is reported by `success`
         solution = solve_ivp(
@@ -105,18 +115,18 @@ def gradient_flow(
             _flat(theta0),
             method=method,
             t_eval=clocks,
-            events=None if event is None else crossing,
+            events=[moving] if event is None else [moving, crossing],
             rtol=rtol,
             atol=atol,
         )
     values = np.full((len(grid), theta0.numel()), np.inf)
     values[: len(solution.t)] = solution.y.T
-    crossings = [] if event is None else solution.t_events[0]
+    crossings = [] if event is None else solution.t_events[1]
     return FlowPath(
         torch.as_tensor(grid).to(theta0),
         torch.as_tensor(values).to(theta0).reshape(len(grid), *theta0.shape),
         time(float(crossings[0])) if len(crossings) else None,
-        bool(solution.success),
+        solution.status == 0,
     )
 
 

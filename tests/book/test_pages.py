@@ -318,6 +318,15 @@ def bench(browser: Bench) -> Iterator[Bench]:
     assert browser.complaints == []
 
 
+@pytest.fixture(scope="module", params=[*PAGES, "search", "genindex"])
+def visit(request: pytest.FixtureRequest, browser: Bench) -> Iterator[tuple[Any, list[str]]]:
+    """One page, opened once for all that is asked of it, and what it complained of."""
+    browser.complaints.clear()
+    page = browser.open(request.param)
+    yield page, browser.complaints
+    page.context.close()
+
+
 FORMULAS = """() => {
   const main = document.querySelector("main");
   const untouched = [...main.querySelectorAll(".math")].filter(
@@ -331,32 +340,39 @@ FORMULAS = """() => {
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", [*PAGES, "search", "genindex"])
-def test_page_opens_without_complaint_and_is_typeset(name: str, bench: Bench) -> None:
-    page = bench.open(name)
+def test_page_opens_without_complaint_and_is_typeset(visit: tuple[Any, list[str]]) -> None:
+    page, complaints = visit
     assert page.title()
     assert page.evaluate(FORMULAS) == {"untouched": [], "failed": [], "raw": []}
+    assert complaints == []
 
 
 WIDE = """() => {
   const scrolls = (node) => ["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(node).overflowX);
   const inside = (node) => {
-    for (let up = node.parentElement; up.tagName !== "MAIN"; up = up.parentElement) if (scrolls(up)) return true;
+    for (let up = node.parentElement; up.tagName !== "ARTICLE"; up = up.parentElement) if (scrolls(up)) return true;
     return false;
   };
-  const wide = [...document.querySelectorAll("main *")].filter(
+  const wide = [...document.querySelectorAll("article *")].filter(
     (node) => node.getBoundingClientRect().right > innerWidth + 1 &&
       !node.closest("mjx-container, svg, .sr-only") && !inside(node));
   return { width: document.documentElement.scrollWidth, wide: wide.map((node) => node.outerHTML.slice(0, 120)) };
 }"""
 
 
+def everything_unfolded(page: Any, theme: str, width: int = 1280) -> None:
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.evaluate("() => document.querySelectorAll('main details').forEach((node) => { node.open = true; })")
+    page.wait_for_timeout(350)  # colours of links and boxes fade in
+
+
 @needs_chromium
-@pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_telephone(name: str, bench: Bench) -> None:
-    page = bench.open(name, width=390)
-    page.evaluate("() => document.querySelectorAll('details').forEach((node) => { node.open = true; })")
+def test_page_fits_a_telephone(visit: tuple[Any, list[str]]) -> None:
+    page, complaints = visit
+    everything_unfolded(page, "light", width=390)
     assert page.evaluate(WIDE) == {"width": 390, "wide": []}
+    assert complaints == []
 
 
 LEGIBLE = """() => {
@@ -411,13 +427,12 @@ LEGIBLE = """() => {
 
 @needs_chromium
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_page_is_legible(name: str, theme: str, bench: Bench) -> None:
-    page = bench.open(name, theme=theme)
+def test_page_is_legible(theme: str, visit: tuple[Any, list[str]]) -> None:
+    page, complaints = visit
+    everything_unfolded(page, theme)
     assert page.get_attribute("html", "data-theme") == theme
-    page.evaluate("() => document.querySelectorAll('main details').forEach((node) => { node.open = true; })")
-    page.wait_for_timeout(350)  # colours of links and boxes fade in
     assert page.evaluate(LEGIBLE) == []
+    assert complaints == []
 
 
 @needs_chromium
