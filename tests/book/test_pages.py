@@ -271,7 +271,8 @@ class Bench:
         page.set_default_timeout(20_000)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        if script:  # without, the preloaded scripts are given up
+            page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
         page.on("response", self._response)
         page.on("request", self._request)
         if before:

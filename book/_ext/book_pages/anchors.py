@@ -10,7 +10,7 @@ from sphinx.environment import BuildEnvironment
 
 from book_pages import evidence
 
-_CLAIM = re.compile(r'<(?P<tag>div|details) class="ld-claim ')
+_CLAIM = re.compile(r'<(?:div|details) class="ld-claim ')
 _ID = re.compile(r'class="ld-id">(?P<id>[^<]+)<')
 
 
@@ -25,6 +25,14 @@ class Anchors:
         return row.anchor in self._found.get(f"chapters/{row.chapter}", set())
 
 
+def shown_id(html: str) -> str | None:
+    """Return the id of the record that an output shows, if it shows one."""
+    if not _CLAIM.search(html):
+        return None
+    name = _ID.search(html)
+    return name["id"] if name else None
+
+
 def give(app: Sphinx, doctree: nodes.document) -> None:
     """Anchor each card and row whose result no directive of the page has labelled; note the page's anchors."""
     docname = app.env.docname
@@ -33,15 +41,10 @@ def give(app: Sphinx, doctree: nodes.document) -> None:
     present = {id for node in doctree.findall(nodes.Element) for id in node["ids"]}
     for raw in doctree.findall(nodes.raw):
         text = raw.astext()
-        claim = _CLAIM.search(text)
-        name = _ID.search(text)
-        if raw.get("format") != "html" or claim is None or name is None:
-            continue
-        label = evidence.anchor(name["id"])
-        if label not in present:
-            present.add(label)
-            start = claim.start("tag") + len(claim["tag"])
-            raw.children = [nodes.Text(f'{text[:start]} id="{label}"{text[start:]}')]
+        id = shown_id(text) if raw.get("format") == "html" else None
+        if id is not None and evidence.anchor(id) not in present:
+            present.add(evidence.anchor(id))
+            raw.children = [nodes.Text(f'<span id="{evidence.anchor(id)}"></span>{text}')]
             raw.rawsource = raw.children[0].astext()
     if not hasattr(app.env, "book_anchors"):
         app.env.book_anchors = {}  # type: ignore[attr-defined]

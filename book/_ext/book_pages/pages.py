@@ -7,7 +7,6 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from book_pages import evidence, fresh, markup
@@ -59,11 +58,7 @@ def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     places = list(doctree.findall(Generated))
     if not places:
         return
-    try:
-        table = evidence.rows(Path(app.srcdir))
-    except ValueError as error:
-        raise ExtensionError(str(error)) from error
-    view = markup.View(app, docname, table, Anchors(app.env))
+    view = markup.View(app, docname, evidence.rows(Path(app.srcdir)), Anchors(app.env))
     for place in places:
         place.replace_self(nodes.raw("", view.render(place), format="html"))
         if place["kind"] == "filters":

@@ -1,4 +1,4 @@
-"""Moving parts: the script `widgets/NAME.js` is loaded where `data-widget="NAME"` stands, and nowhere else."""
+"""Scripts: a moving part's is loaded where it stands and nowhere else; thebe's, which asks another host, never is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 def load(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Add the scripts of the page's moving parts."""
+    """Load `widgets/NAME.js` where the page has `data-widget="NAME"`."""
     for name in sorted(set(_WIDGET.findall(context.get("body", "")))):
         script = f"widgets/{name.replace('-', '_')}.js"
         if not (Path(app.srcdir) / "book" / "_static" / script).is_file():
@@ -26,6 +26,18 @@ def load(
         app.add_js_file(script, loading_method="defer")
 
 
+def without_thebe(app: Sphinx, _: object) -> None:
+    """Disconnect sphinx_thebe, which Jupyter Book always loads, from everything but its style sheet's folder."""
+    for event, listeners in app.events.listeners.items():
+        if event != "builder-inited":
+            listeners[:] = [
+                listener
+                for listener in listeners
+                if not listener.handler.__module__.startswith("sphinx_thebe")
+            ]
+
+
 def setup(app: Sphinx) -> None:
-    """Run when a page's HTML is known."""
+    """Run when the configuration, and later a page's HTML, is known."""
+    app.connect("config-inited", without_thebe)
     app.connect("html-page-context", load)

@@ -1,0 +1,59 @@
+"""Which pages must be made again when a notebook, the inventory or the list of pages changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+
+from book_pages import evidence
+
+
+def register(env: BuildEnvironment) -> None:
+    """Note that the page now being read depends on the notebooks or on which pages exist."""
+    for path in evidence.files(Path(env.srcdir)):
+        env.note_dependency(str(path))
+    _pages(env).add(env.docname)
+
+
+def _pages(env: BuildEnvironment) -> set[str]:
+    if not hasattr(env, "book_fresh"):
+        env.book_fresh = set()  # type: ignore[attr-defined]
+    return env.book_fresh  # type: ignore[attr-defined]
+
+
+def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
+    """Return the registered pages if a notebook, the inventory or a page has changed, appeared or gone.
+
+    Raises:
+        ExtensionError: The notebooks and the inventory do not fit together; nothing is rendered.
+    """
+    try:
+        evidence.rows(Path(env.srcdir))
+    except ValueError as error:
+        raise ExtensionError(str(error)) from error
+    new = (evidence.stamp(Path(env.srcdir)), frozenset(env.found_docs))
+    old = getattr(env, "book_stamp", None)
+    env.book_stamp = new  # type: ignore[attr-defined]
+    return [] if old == new else sorted(_pages(env) & env.found_docs)
+
+
+def purge(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    """Forget a page that will be read again."""
+    _pages(env).discard(docname)
+
+
+def merge(_: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: BuildEnvironment) -> None:
+    """Take over what a parallel reader found."""
+    _pages(env).update(_pages(other) & set(docnames))
+
+
+def setup(app: Sphinx) -> None:
+    """Ask before each build."""
+    app.connect("env-get-outdated", outdated)
+    app.connect("env-purge-doc", purge)
+    app.connect("env-merge-info", merge)
