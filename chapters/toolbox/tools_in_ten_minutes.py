@@ -127,7 +127,7 @@ assert torch.equal(library.values, path)
 # Now hold the iterates against the formula. The nearest wrong formula uses $e^{-\eta\lambda_i(H)}$ for the factor,
 # as if the steps were infinitely small.
 
-# %%
+# %% tags=["hide-input"]
 z = (path - theta_star) @ U
 k = torch.arange(1, 41, **like)[:, None, None]
 exact = (1 - eta * curvature) ** k * z[0]
@@ -333,7 +333,7 @@ plt.show()
 # $u_0\ne v_0$.
 
 
-# %%
+# %% tags=["hide-input"]
 def g(theta):
     u, v = theta.chunk(2, dim=-1)
     return u * u - v * v
@@ -426,7 +426,7 @@ plt.show()
 # The check runs many independent chains at $\eta h=\tfrac12$, where the exact formula exceeds the continuous one by
 # the factor $4/3$.
 
-# %%
+# %% tags=["hide-input"]
 chains = run.pick(smoke=20_000, book=40_000, paper=400_000)
 
 
@@ -486,5 +486,5 @@ plt.show()
 #
 # ## Checks behind this page
 
-# %%
+# %% tags=["remove-input"]
 ledger.table()

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learning_dynamics import statistics
+from learning_dynamics.ledger.cards import number
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 Values = NDArray[np.float64]
@@ -101,17 +102,6 @@ def as_values(measured: Any, what: str = "measured") -> Values:
     if np.isnan(values).any():
         raise LedgerError(f"{what}: {int(np.isnan(values).sum())} of {values.size} values are NaN")
     return values
-
-
-def number(value: float) -> str:
-    """Format a measured number for a reader: three digits, no padded exponent."""
-    if not math.isfinite(value):
-        return "infinite" if value > 0 else "minus infinity"
-    text = f"{value:.3g}"
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        text = f"{mantissa}e{int(exponent)}"
-    return text
 
 
 def _finite(name: str, value: float) -> float:
