@@ -127,6 +127,7 @@ def execute(chapter: str, root: Path = ROOT) -> float:
             timeout=None,
             kernel_name="python3",
             record_timing=False,
+            extra_arguments=["--IPKernelApp.log_level=40"],
             resources={"metadata": {"path": str(script.parent)}},
         )
         client.execute()

@@ -75,9 +75,8 @@ def smoke() -> bool:
 
 def render() -> bool:
     """Render the book with every warning an error."""
-    return call(
-        *(PYTHON, "-m", "jupyter_book", "build", ".", "-W", "--keep-going", "-n", "--path-output", "book")
-    )
+    program = Path(PYTHON).with_name("jupyter-book")
+    return call(program, "build", ".", "-W", "--keep-going", "-n", "--path-output", "book")
 
 
 def pages() -> bool:

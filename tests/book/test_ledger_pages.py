@@ -251,7 +251,9 @@ def test_records_carry_a_reason_where_one_is_due() -> None:
         assert (item["verdict"] == "corrected") == (item["correction"] is not None), item["id"]
 
 
-@pytest.mark.parametrize("chapter", read.chapters(ROOT))
+@pytest.mark.parametrize(
+    "chapter", [name for name in read.chapters(ROOT) if read.notebook_path(ROOT, name).is_file()]
+)
 def test_records_are_recognized_on_the_page(chapter: str) -> None:
     """The extension finds the id of every record in the record's own HTML."""
     notebook = json.loads(read.notebook_path(ROOT, chapter).read_text(encoding="utf-8"))
@@ -396,5 +398,5 @@ def test_unknown_source_and_uneven_numbers_are_refused(tmp_path: Path) -> None:
     notebook = write_chapter(tmp_path, RECORDS)
     text = notebook.read_text(encoding="utf-8").replace('"step": [0, 1]', '"step": [0, 1, 2]')
     notebook.write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match="argument"):
+    with pytest.raises(ValueError, match="errors"):
         numbers.write(tmp_path, tmp_path / "out")

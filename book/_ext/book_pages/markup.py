@@ -13,6 +13,7 @@ from sphinx.application import Sphinx
 from book_pages import evidence
 from book_pages.anchors import Anchors
 from book_pages.evidence import CHECKED, STATES, Row
+from learning_dynamics.ledger.cards import formula
 
 BOARD = "book/find_a_result"
 EVIDENCE = {
@@ -167,11 +168,11 @@ class View:
         head = f"{escape(label)}, § {escape(row.location)}: {escape(row.title)}"
         link = f"{self._page(f'chapters/{row.chapter}')}#{row.anchor}"
         facts = [
-            ("Printed", escape(correction["printed"])),
-            ("Right", escape(correction["right"])),
+            ("Printed", formula(correction["printed"])),
+            ("Right", formula(correction["right"])),
             (
                 "Measured",
-                f"{escape(record['phrase'])}; asked: {escape(record['criterion']['sentence'])}. "
+                f"{escape(record['phrase'])}; asked: {formula(record['criterion']['sentence'])}. "
                 f"Printed form: {escape(control['phrase'])}.",
             ),
             ("Evidence", escape(EVIDENCE[correction["evidence"]])),

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
 
 from book_pages import evidence
 from learning_dynamics.ledger import read
@@ -24,21 +25,28 @@ def write(root: Path, out: Path) -> list[Path]:
         for figure in read.notebook_records(notebook, read.NUMBERS_KEY):
             path = out / notebook.parent.name / notebook.stem / f"{figure['name']}.csv"
             if path in written:
-                raise ValueError(f"{notebook.name}: the numbers {figure['name']!r} are given twice")
+                raise ValueError(f"{notebook.name}: the name {figure['name']!r} is given twice")
             columns = figure["columns"]
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("w", newline="", encoding="utf-8") as stream:
                 table = csv.writer(stream, lineterminator="\n")
                 table.writerow(columns)
-                table.writerows(zip(*columns.values(), strict=True))
+                try:
+                    table.writerows(zip(*columns.values(), strict=True))
+                except ValueError as error:
+                    raise ValueError(f"{notebook.name}: columns of {figure['name']!r}: {error}") from error
             written.append(path)
     return written
 
 
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """Write the numbers at the end of a build of pages."""
-    if exception is None and app.builder.format == "html":
+    if exception is not None or app.builder.format != "html":
+        return
+    try:
         write(Path(app.srcdir), Path(app.outdir) / "_static" / "numbers")
+    except ValueError as error:
+        raise ExtensionError(f"a figure's numbers: {error}") from error
 
 
 def setup(app: Sphinx) -> None:
