@@ -98,9 +98,11 @@ def test_cells_that_call_the_ledger_are_folded(chapter: str) -> None:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_code_cells_are_short(chapter: str) -> None:
+    """Code that stands open is read like the formula beside it; what is folded may be longer."""
     for cell in code_cells(chapter)[1:]:
         lines = "".join(cell["source"]).splitlines()
-        assert len(lines) <= 32, "\n".join(lines[:3])
+        folded = {"hide-input", "remove-input"} & set(cell["metadata"].get("tags", []))
+        assert len(lines) <= (60 if folded else 30), "\n".join(lines[:3])
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
