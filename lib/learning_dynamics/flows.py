@@ -173,7 +173,7 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
     decay = torch.where(null, torch.ones_like(t), torch.exp(-rates * t))
     drive = torch.where(null, t, -torch.expm1(-rates * t) / rates)  # t phi(-lambda t)
     start, source = ((Q.mT @ vector[..., None])[..., 0] for vector in (theta0, b))
-    return (Q @ (decay * start + drive * source)[..., None])[..., 0]
+    return torch.einsum("...ij,...j->...i", Q, decay * start + drive * source)  # copies Q for no time
 
 
 def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:

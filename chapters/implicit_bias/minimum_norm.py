@@ -1,0 +1,1514 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Which solution does gradient descent find?
+#
+# One data point, two weights: fit $\theta_1+2\theta_2=2$. A whole line of weights does it without error. Run gradient
+# descent, and it stops at one point of that line.
+#
+# **Which point, and can we say so before the first step?** Yes: it is the solution nearest to the start. From zero
+# that is the solution of least norm. The step size, momentum and the order of the samples change the path and the
+# speed; they do not change where it ends. **What breaks it**: a matrix in front of the gradient tilts the arrows, and
+# Adam, which makes up its matrix as it goes, has no arrow at all. The symbol of this chapter is the start $\theta_0$.
+#
+# Drag a start, turn the preconditioner: the arrow points to the end before the run begins.
+#
+# <div class="ld-widget" data-widget="minimum-norm"></div>
+
+# %% tags=["colab", "remove-cell"]
+# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "git+https://github.com/learning-dynamics/learning-dynamics"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
+    from learning_dynamics import colab
+
+    colab.prepare()
+
+# %% tags=["parameters", "remove-input"]
+SCALE = "book"
+DEVICE = "auto"
+SEED = 0
+
+# %% tags=["hide-input"]
+import math
+
+import matplotlib.pyplot as plt
+import torch
+from scipy.optimize import brentq, minimize_scalar
+
+from learning_dynamics import data, ensembles, figures, flows, runs, statistics
+from learning_dynamics import linear_models as linear
+from learning_dynamics.ledger import (
+    Ledger,
+    at_least,
+    at_most,
+    confident,
+    control,
+    exponent,
+    identity,
+    inequality,
+    ordering,
+)
+from learning_dynamics.optimizers import Adam, GradientDescent, HeavyBall, Nesterov
+
+figures.use_style()
+run = runs.Run("implicit_bias/minimum_norm", scale=SCALE, device=DEVICE, seed=SEED)
+ledger = Ledger(run)
+like = {"dtype": run.dtype, "device": run.device}
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The end point is known before the first step.** Every point of the grey line fits the one sample. From five starts (squares) the arrows lead to the predicted ends (rings); the iterates (dots) arrive inside the rings. From the origin the end is the solution of least norm, where the circle touches the line. What breaks it: a preconditioner (dashed) tilts the path and moves the end.", "name": "fig-minimum-norm-line"}, "image": {"alt": "A plane with a slanted line of solutions. From five square starts, parallel arrows at right angles to the line end in rings on it, and dots fill the rings. A circle around the origin touches the line in the ring of the start at zero. A dashed path with another slope leaves the origin and meets the line elsewhere."}}
+X, y = torch.tensor([[1.0, 2.0]], **like), torch.tensor([2.0], **like)
+starts = torch.tensor([[0, 0], [-1.4, 0.2], [0.3, 2.1], [1, -0.5], [2.4, 0.9]], **like)
+gradient = linear.least_squares_gradient(X, y)
+predicted = linear.nearest_solution(X, y, starts)  # before the run
+paths = ensembles.iterate(GradientDescent(0.35 / 5), gradient, starts, 100, record=range(101)).values
+
+P = torch.diag(torch.tensor([3.0, 1.0], **like))
+tilted_end = linear.nearest_solution(X, y, starts, P)
+step_size = 0.35 / (X @ P @ X.T).item()
+tilted = ensembles.iterate(
+    GradientDescent(step_size), lambda theta, k: gradient(theta, k) @ P, starts, 100, record=range(101)
+).values
+
+starts, predicted, paths, tilted, tilted_end = (
+    each.cpu() for each in (starts, predicted, paths, tilted, tilted_end)
+)
+fig, ax = figures.subplots(size=(6.4, 4.6))
+ax.plot([-2, 3], [2, -0.5], color="0.6", marker="")
+ax.annotate("all solutions", (-1.75, 1.9), rotation=-26.6, color="0.35")
+ax.add_patch(plt.Circle((0, 0), math.sqrt(0.8), fill=False, color="0.75", lw=1))
+for i, (start, end) in enumerate(zip(starts, predicted, strict=True)):
+    ax.annotate(
+        "", end, start, arrowprops={"arrowstyle": "-|>", "color": "#0072B2", "shrinkA": 5, "shrinkB": 6}
+    )
+    names = ("start", "predicted end", "gradient descent") if i == 0 else (None, None, None)
+    ax.scatter(*start, s=36, c="k", marker="s", label=names[0], zorder=3)
+    ax.scatter(*end, s=130, facecolors="none", edgecolors="#0072B2", linewidths=1.6, label=names[1], zorder=3)
+    ax.scatter(*paths[1:, i].T, s=14, c="#D55E00", label=names[2], zorder=4)
+figures.line_control(ax, *tilted[:, 0].T, label="a preconditioner", marker="o", markersize=3, markevery=1)
+ax.scatter(
+    *tilted_end[0], s=130, facecolors="none", edgecolors=figures.CONTROL_COLOR, linewidths=1.6, zorder=3
+)
+ax.annotate("$X^+y$", predicted[0], (0.52, 0.86))
+ax.set(xlim=(-2, 3), ylim=(-1, 2.6), aspect="equal", xlabel="$\\theta_1$", ylabel="$\\theta_2$")
+ax.legend(loc="upper right")
+plt.show()
+
+# %% [markdown]
+# This book follows one update, and asks what each of its symbols does:
+#
+# $$\theta_{k+1}=\theta_k-\eta_k\,P_k\,(\nabla\mathcal L(\theta_k)+\xi_k)+\beta_1(\theta_k-\theta_{k-1}).$$
+#
+# This chapter turns $\theta_0$, then every other symbol, to see which of them move the end point. After it you can
+#
+# - describe all solutions of an under-determined least-squares problem, and the one of least norm;
+# - predict the end point of gradient descent, with momentum, samples in any order or a preconditioner, from a
+#   formula;
+# - say how many steps it takes to get there, and what you have if you stop early;
+# - explain why a model with exactly as many features as samples can be the worst of all, and why more features repair
+#   it.
+#
+# The source is section 9.1 of {cite}`ma2022lecture`. You need linear algebra and the quadratic of [Tools in ten
+# minutes](../toolbox/tools_in_ten_minutes.ipynb). The page runs in less than a minute on one CPU core, in a few
+# seconds with `SCALE = "smoke"`.
+#
+# ## All solutions
+#
+# We have $n$ samples with $d$ features each, the rows of a matrix $X$, and targets $y\in\mathbb R^n$. A linear model
+# predicts $X\theta$. There are more weights than samples, $n<d$, and the rows of $X$ are linearly independent.
+#
+# :::{admonition} The loss is a sum here
+# :class: note
+# As in the source, $\mathcal L(\theta)=\tfrac12\lVert X\theta-y\rVert^2$, without the factor $1/n$ of the rest of the
+# book. Its gradient is $X^\top(X\theta-y)$. With the mean instead of the sum every step size below is to be
+# multiplied by $n$; no end point changes.
+# :::
+#
+# :::{dropdown} The letters of the source
+# | here | source, section 9.1 | meaning |
+# |---|---|---|
+# | $\theta$ | $\beta$ | weights |
+# | $\theta_0$, $\theta_k$, $\theta_\infty$ | $\beta^0$, $\beta^t$, $\hat\beta$ | start, iterate, limit |
+# | $\beta^{\ell_2}=X^+y$ | $\beta^*$ | solution of least Euclidean norm |
+# | $\mathcal L$ | $\hat L$ | training loss |
+# | $X$, $y$, $n$, $d$, $\eta$ | the same | rows of $X$ are samples |
+# | $\Pi=X^+X$, $P$ | not used | projector on the row space, preconditioner |
+# | $L$, $\mu$, $\kappa=L/\mu$ | not used | $\sigma_1(X)^2$, $\sigma_n(X)^2$ (the smallest nonzero curvature) |
+# :::
+#
+# The rows span an $n$-dimensional subspace of $\mathbb R^d$, the *row space*. A vector $\zeta$ at right angles to all
+# rows is invisible to the data: $X\zeta=0$, so adding it to $\theta$ changes no prediction. That is all the freedom
+# there is.
+#
+# Since the rows are independent, $XX^\top$ is invertible, and the matrix $X^+=X^\top(XX^\top)^{-1}$ satisfies
+# $XX^+=I$. It is the pseudo-inverse of $X$. So $X^+y$ fits the data, and the loss can be zero.
+#
+# :::{prf:lemma} All global minimizers
+# :label: regularization-lemma-9-1
+# Let $X\in\mathbb R^{n\times d}$ have rank $n<d$. Then $\theta$ is a global minimizer of $\mathcal L$ if and only if
+#
+# $$\theta=X^+y+\zeta\quad\text{for some }\zeta\text{ orthogonal to every row of }X.$$
+# :::
+#
+# *The key step.* Any $\theta$ can be written as $X^+y+\zeta$; then $X\theta-y=X\zeta$, because $XX^+=I$. The loss is
+# $\tfrac12\lVert X\zeta\rVert^2$.
+#
+# :::{dropdown} Proof
+# 1. Given $\theta$, put $\zeta=\theta-X^+y$. Since $XX^+y=y$, we get $X\theta=y+X\zeta$ and
+#    $\mathcal L(\theta)=\tfrac12\lVert X\zeta\rVert^2$.
+# 2. Take $\zeta=0$: the loss is zero at $X^+y$. So the global minimizers are exactly the points where the loss is
+#    zero.
+# 3. By step 1 these are the points with $X\zeta=0$, which says that $\zeta$ is orthogonal to every row. $\square$
+# :::
+#
+# The minimizers form an affine subspace of dimension $d-n$: the kernel of $X$, shifted by $X^+y$. Which of its points
+# is special? $X^+y$ itself is a combination of the rows, hence orthogonal to every invisible $\zeta$. Pythagoras does
+# the rest.
+#
+# :::{prf:corollary} The minimum-norm solution
+# :label: regularization-cor-9-2
+# Under the same assumptions $X^+y$ is the unique global minimizer of least Euclidean norm, and every minimizer
+# satisfies
+#
+# $$\lVert X^+y+\zeta\rVert^2=\lVert X^+y\rVert^2+\lVert\zeta\rVert^2 .$$
+# :::
+#
+# :::{dropdown} Proof
+# 1. By {prf:ref}`regularization-lemma-9-1` a minimizer is $X^+y+\zeta$ with $X\zeta=0$.
+# 2. The cross term is $\langle X^\top(XX^\top)^{-1}y,\zeta\rangle=\langle(XX^\top)^{-1}y,X\zeta\rangle=0$, which
+#    gives the identity.
+# 3. So the norm is at least $\lVert X^+y\rVert$, with equality only for $\zeta=0$. $\square$
+# :::
+#
+# Both statements are put to the test on random problems with 20 samples and 60 weights. Each seed is one problem, and
+# the seeds are one batch axis. We draw vectors $v$ at random and make them invisible by removing their row-space
+# part, $\zeta=v-\Pi v$ with $\Pi=X^+X$. What breaks the lemma is to leave that part in.
+
+# %%
+n, d = 20, 60
+seeds = run.seeds(smoke=4, book=20, paper=100)
+
+
+def problem(seed):  # samples, targets and one random vector
+    source = run.generator("problem", seed=seed)
+    return tuple(torch.randn(*shape, generator=source, dtype=run.dtype) for shape in ((n, d), (n,), (d,)))
+
+
+X, y, random_start = (each.to(run.device) for each in ensembles.stack_over_seeds(problem, seeds))
+least_norm = (torch.linalg.pinv(X) @ y[..., None]).squeeze(-1)  # by singular values, the reference below
+sigma = torch.linalg.svdvals(X)
+L, mu = sigma[:, :1] ** 2, sigma[:, -1:] ** 2
+kappa = (L / mu).max().item()
+
+v = torch.randn(50, len(seeds), d, generator=run.generator("directions"), dtype=run.dtype).to(run.device)
+zeta = v - linear.project_row_space(X, v)
+
+
+# %%
+def misfit(theta):  # relative residual
+    fit = (theta[..., None, :] @ X.mT).squeeze(-2)
+    return (fit - y).norm(dim=-1) / (sigma[:, 0] * theta.norm(dim=-1))
+
+
+def pythagoras(base, extra):
+    whole = (base + extra).square().sum(-1)
+    return (whole - base.square().sum(-1) - extra.square().sum(-1)) / whole
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:lemma-9.1",
+    "The global minimizers are X⁺y plus the vectors orthogonal to every row",
+    measured=misfit(least_norm + zeta),
+    criterion=identity("‖Xθ − y‖/(‖X‖‖θ‖)", condition=math.sqrt(kappa)),
+    control=control("ζ keeps its row-space part", misfit(least_norm + v)),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+
+ledger.check(
+    "regularization:cor-9.2",
+    "‖X⁺y + ζ‖² = ‖X⁺y‖² + ‖ζ‖², so X⁺y alone has the least norm",
+    measured=pythagoras(least_norm, zeta),
+    criterion=identity("(‖X⁺y + ζ‖² − ‖X⁺y‖² − ‖ζ‖²)/‖X⁺y + ζ‖²", condition=math.sqrt(kappa)),
+    control=control("another solution in the place of X⁺y", pythagoras(least_norm + zeta[0], zeta[1:])),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+# %% [markdown]
+# The lemma's check tests its steps 1 to 3 in the direction from $\zeta$ to the loss, and its control the other
+# direction: visible parts cost loss. The corollary's check tests step 2.
+#
+# ## From zero: the solution of least norm
+#
+# The update of this chapter, written out once:
+
+
+# %%
+def gradient_descent(X, y, eta, theta, steps):
+    iterates = [theta]
+    for _ in range(steps):
+        residual = X @ theta - y
+        theta = theta - eta * X.T @ residual
+        iterates.append(theta)
+    return torch.stack(iterates)
+
+
+by_hand = gradient_descent(X[0], y[0], 1 / L[0], random_start[0], 50)
+gradient = linear.least_squares_gradient(X[:1], y[:1])
+library = ensembles.iterate(GradientDescent(1 / L[:1]), gradient, random_start[:1], 50, record=range(51))
+assert torch.allclose(library.values[:, 0], by_hand, rtol=1e-12, atol=1e-12)
+
+# %% [markdown]
+# Look at the last line of the loop. Whatever the residual is, $X^\top$ turns it into a combination of the rows. A run
+# that starts at zero is, at every step, a combination of the samples. Among all solutions only one is.
+#
+# :::{prf:theorem} Gradient descent from zero
+# :label: regularization-thm-9-3
+# Let $X\in\mathbb R^{n\times d}$ have rank $n<d$. If gradient descent on
+# $\mathcal L(\theta)=\tfrac12\lVert X\theta-y\rVert^2$ starts at $\theta_0=0$ and converges to a point
+# $\theta_\infty$ with $\mathcal L(\theta_\infty)=0$, then
+#
+# $$\theta_\infty=X^+y ,$$
+#
+# the solution of least norm. The step sizes $\eta_k$ are arbitrary, as long as the run converges.
+# :::
+#
+# *Why one should expect it.* The loss can only pull along directions it can see. What it cannot see stays as it was,
+# and at zero there was nothing.
+#
+# *The key step.* $\theta_\infty$ lies in the row space, so $\theta_\infty=X^\top w$. It fits, so $XX^\top w=y$. That
+# system has one solution, $w=(XX^\top)^{-1}y$.
+#
+# :::{dropdown} Proof
+# 1. *The iterates stay in the row space.* $\theta_0=0$ lies in it. If $\theta_k$ does, so does
+#    $\theta_{k+1}=\theta_k-\eta_kX^\top(X\theta_k-y)$, because $X^\top$ times any vector is a combination of the
+#    rows.
+# 2. *So does the limit.* A subspace of $\mathbb R^d$ is closed. Hence $\theta_\infty=X^\top w$ for some
+#    $w\in\mathbb R^n$.
+# 3. *Only one interpolant lies there.* From $0=X\theta_\infty-y=XX^\top w-y$ follows $w=(XX^\top)^{-1}y$, and
+#    $\theta_\infty=X^\top(XX^\top)^{-1}y=X^+y$. By {prf:ref}`regularization-cor-9-2` it has the least norm. $\square$
+# :::
+#
+# The check runs three step rules on every problem: the short step $1/L$ with $L=\sigma_1(X)^2$, the long step
+# $1.9/L$, and a step drawn anew each time between zero and the long one. It measures the distance of the last iterate
+# from $X^+y$ (steps 2 and 3) and, along the whole way, the part outside the row space (step 1). What breaks it is a
+# start other than zero.
+
+# %%
+steps = 3000
+draws = torch.rand(steps, generator=run.generator("step sizes"), dtype=run.dtype)
+multiples = torch.stack([torch.ones_like(draws), torch.full_like(draws, 1.9), 1.9 * draws]).to(run.device)
+
+
+def three_rules(k):  # (3, seeds, 1)
+    return multiples[:, k, None, None] / L
+
+
+gradient = linear.least_squares_gradient(X, y)
+zero = torch.zeros(3, len(seeds), d, **like)
+kept = ensembles.log_spaced(steps)
+from_zero = ensembles.iterate(GradientDescent(three_rules), gradient, zero, steps, record=kept)
+from_random = ensembles.iterate(
+    GradientDescent(three_rules), gradient, zero + random_start, steps, record=kept
+)
+
+
+def outside(theta):  # share of the iterates outside the row space, the worst along the way
+    apart = theta - linear.project_row_space(X, theta)
+    return (apart.norm(dim=-1) / theta.norm(dim=-1)).amax(0)
+
+
+def distance(theta, target):
+    return (theta - target).norm(dim=-1) / target.norm(dim=-1)
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:thm-9.3",
+    "Gradient descent from zero ends at X⁺y, and no iterate leaves the row space",
+    measured=torch.stack([distance(from_zero.last, least_norm), outside(from_zero.values[1:])]),
+    criterion=identity("‖θ_K − X⁺y‖/‖X⁺y‖ and ‖θ_k − Πθ_k‖/‖θ_k‖", condition=math.sqrt(kappa)),
+    control=control(
+        "a start drawn from N(0, I)",
+        torch.stack([distance(from_random.last, least_norm), outside(from_random.values[1:])]),
+    ),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+
+# %% tags=["hide-input"]
+def project_on_line(point):  # foot of the perpendicular on the line through (2, 0) along (2, -1)
+    base, along = torch.tensor([2.0, 0.0]).double(), torch.tensor([2.0, -1.0]).double() / math.sqrt(5)
+    return base + ((point - base) @ along)[:, None] * along
+
+
+ledger.check(
+    "regularization:fig-9.1",
+    "In the opening figure every run ends at the orthogonal projection of its start on the solutions",
+    measured=(paths[-1] - project_on_line(starts)).norm(dim=-1),
+    criterion=identity("‖θ_K − projection of θ₀‖", size=3.0),
+    control=control(
+        "a preconditioner in front of the gradient", (tilted[-1] - project_on_line(starts)).norm(dim=-1)
+    ),
+    expected="reproduced",
+    claim="experiment",
+)
+
+# %% [markdown]
+# The code folded under such a card is the check itself: the numbers, a criterion, and a control that must fail the same
+# criterion.
+#
+# **Cite this result** as the anchor `regularization-thm-9-3` of this page, with the release of the book.
+#
+# The last row belongs to the source's figure 9.1, a sketch without numbers: the origin is projected on the set of
+# solutions. Our opening figure is that sketch, computed. The source's section ends here; the rest of this page goes
+# beyond it.
+#
+# :::{admonition} Predict first
+# :class: tip
+# In the opening figure, start at $\theta_0=(3,0)$. Where does gradient descent end? Does it matter whether you take
+# small or large steps?
+# :::
+#
+# :::{dropdown} Answer
+# The loss pulls along the only sample, $x=(1,2)$, and nowhere else. The run moves on the line $(3,0)+c\,(1,2)$ and
+# meets the solutions where $3+5c=2$, at $c=-\tfrac15$: the end is $(2.8,-0.4)$, for every step size that converges.
+# The component along $(2,-1)$ never changes.
+# :::
+#
+# ## From anywhere: the start shifts it, a preconditioner tilts it
+#
+# The answer shows what the proof really used. It was not the zero; it was that all *increments* lie in the row space.
+# Then the iterates stay in the shifted subspace $\theta_0+\text{row space}$, and that subspace meets the set of
+# solutions in one point. The argument does not care how an increment came about: by a full gradient, by the gradient
+# of one sample, or by the previous increment that momentum carries on. All three are combinations of rows.
+#
+# A fixed matrix $P$ in front of the gradient changes the directions, from the rows to $P$ times the rows, and nothing
+# else.
+#
+# :::{prf:theorem} The nearest solution, in the norm of the preconditioner
+# :label: regularization-beyond-preconditioned
+# Let $X\in\mathbb R^{n\times d}$ have rank $n<d$, let $P$ be symmetric and positive definite, and let a sequence
+# satisfy
+#
+# $$\theta_{k+1}-\theta_k\;\in\;\{PX^\top w:\ w\in\mathbb R^n\}\qquad\text{for every }k .$$
+#
+# If $\theta_k\to\theta_\infty$ and $X\theta_\infty=y$, then
+#
+# $$\theta_\infty=\theta_0+PX^\top(XPX^\top)^{-1}(y-X\theta_0)=\arg\min_{X\theta=y}\;(\theta-\theta_0)^\top P^{-1}(\theta-\theta_0).$$ (eq-minimum-norm-nearest)
+#
+# For $P=I$ this is $\theta_\infty=X^+y+(I-\Pi)\theta_0$, the orthogonal projection of the start.
+# :::
+#
+# The hypothesis holds for gradient descent, heavy ball, Nesterov's method, stochastic gradients on any samples in any
+# order, and conjugate gradients, all with any step sizes.
+#
+# *The key step.* The limit is $\theta_0+PX^\top w$. It fits, so $XPX^\top w=y-X\theta_0$, and $XPX^\top$ is
+# invertible.
+#
+# :::{dropdown} Proof
+# 1. *Same subspace.* By induction $\theta_k\in\theta_0+\{PX^\top w\}$, and this set is closed. So
+#    $\theta_\infty=\theta_0+PX^\top w$.
+# 2. *One point.* $XPX^\top$ is positive definite: $w^\top XPX^\top w=0$ gives $X^\top w=0$ and, as the rows are
+#    independent, $w=0$. From $X\theta_\infty=y$ follows $w=(XPX^\top)^{-1}(y-X\theta_0)$, the first formula.
+# 3. *It is the nearest.* Any other solution is $\theta_\infty+\zeta$ with $X\zeta=0$. In the inner product
+#    $\langle a,b\rangle_{P^{-1}}=a^\top P^{-1}b$,
+#    $\langle\theta_\infty-\theta_0,\zeta\rangle_{P^{-1}}=w^\top XPP^{-1}\zeta=w^\top X\zeta=0$. Pythagoras in this
+#    inner product gives
+#    $\lVert\theta_\infty+\zeta-\theta_0\rVert_{P^{-1}}^2=\lVert\theta_\infty-\theta_0\rVert_{P^{-1}}^2+\lVert\zeta\rVert_{P^{-1}}^2$.
+# 4. *The methods.* Full gradients are $X^\top r$; the gradient of a sample is $x_i(x_i^\top\theta-y_i)$, a multiple
+#    of a row; the increments of momentum methods are sums of such vectors and of earlier increments. With $P$ in
+#    front each of them lies in the stated set. $\square$
+# :::
+#
+# Read {eq}`eq-minimum-norm-nearest` once more with the book's update in mind. Of its symbols, $\theta_0$ and $P$ are
+# in the formula. The step sizes $\eta_k$, the momentum $\beta_1$ and the noise of sampling are not. (Noise $\xi_k$ that
+# points out of the row space would be another matter.)
+#
+# ### Six optimizers, five arrows
+#
+# Let us bet on it. Two samples and four weights leave a plane of solutions, and a plane can be drawn whole: every
+# point of {numref}`fig-minimum-norm-bet` has zero loss. We fix six optimizers with their starts. For five the theorem
+# gives the end point, and we draw it before anything has run. For Adam {cite}`kingma2015adam`, whose $P_k$ is built
+# from the gradients it meets, the theorem says nothing.
+
+# %%
+X4, y4 = torch.tensor([[3.0, 1, 0, 1], [0, 1, 2, -1]], **like), torch.tensor([2.0, 1.0], **like)
+u = torch.tensor([0.0, -1, 1, 1], **like) / math.sqrt(3)  # an orthonormal basis of what X4 cannot see
+w = torch.tensor([2.0, -3, 0, -3], **like) / math.sqrt(22)
+P4 = torch.diag(torch.tensor([1.0, 8, 1, 4], **like))
+origin = torch.zeros(4, **like)
+bets = {  # name: start, and where it will end
+    "gradient descent": origin,
+    "gradient descent from θ₀": 0.6 * u + 0.3 * w,
+    "heavy ball": -0.5 * u + 0.45 * w + X4[0] / 5,
+    "one sample at a time": 0.25 * u - 0.55 * w - X4[1] / 3,
+    "preconditioned": origin,
+}
+arrows = {
+    name: linear.nearest_solution(X4, y4, start, P4 if name == "preconditioned" else None)
+    for name, start in bets.items()
+}
+bets["Adam"] = origin  # no arrow
+
+
+def plane(theta):  # coordinates in the plane of solutions
+    return torch.stack([theta @ u, theta @ w], dim=-1).cpu()
+
+
+# %% [markdown]
+# :::{admonition} Predict first
+# :class: tip
+# The picture below shows only directions that the loss cannot see. What will the path of plain gradient descent look
+# like in it? Of the heavy ball, which overshoots? Which runs will move at all?
+# :::
+#
+# Now they run.
+
+# %%
+order = torch.randint(2, (4000,), generator=run.generator("order")).tolist()
+everything = linear.least_squares_gradient(X4, y4)
+
+
+def one_sample(theta, k):
+    i = order[k]
+    return X4[i] * (theta @ X4[i] - y4[i])[..., None]
+
+
+L4 = torch.linalg.matrix_norm(X4, 2).item() ** 2
+L4P = torch.linalg.eigvalsh(X4 @ P4 @ X4.T)[-1].item()
+rules = {
+    "gradient descent": (GradientDescent(1 / L4), everything),
+    "gradient descent from θ₀": (GradientDescent(1.9 / L4), everything),
+    "heavy ball": (HeavyBall(1 / L4, 0.9), everything),
+    "one sample at a time": (GradientDescent(1 / L4), one_sample),
+    "preconditioned": (GradientDescent(1 / L4P), lambda theta, k: everything(theta, k) @ P4),
+    "Adam": (Adam(lambda k: 0.03 * 10 ** (-6 * k / 4000)), everything),
+}
+tracks = {
+    name: ensembles.iterate(rule, slope, bets[name], 4000, record=range(4001)).values
+    for name, (rule, slope) in rules.items()
+}
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Five arrows, five hits.** The plane of all solutions of two equations in four unknowns. Rings: end points drawn from the formula before the run. Dots: where the runs ended. Full gradients, momentum and single samples leave no track at all, because this plane holds only what the loss cannot see; the preconditioner moves the end to where its formula says. What breaks it: Adam (dashed) moves through the plane to an end that no formula announced.", "name": "fig-minimum-norm-bet"}, "image": {"alt": "A plane with five rings, each with a dot in its middle. Four of them have no path. A line leads from the origin to the fifth ring. A dashed line, Adam, starts at the origin too and ends at a point without a ring."}}
+fig, ax = figures.subplots(size=(7.6, 4.2))
+for (name, track), color in zip(tracks.items(), figures.COLORS.values(), strict=True):
+    path = plane(track)
+    if name == "Adam":
+        figures.line_control(ax, *path.T, label="Adam")
+        ax.scatter(*path[-1], s=60, marker="X", color=figures.CONTROL_COLOR, zorder=3)
+        continue
+    ax.plot(*path.T, color=color, marker="")
+    ax.scatter(*plane(arrows[name]), s=200, facecolors="none", edgecolors=color, linewidths=1.6)
+    ax.scatter(*path[-1], s=30, color=color, label=name, zorder=3)
+ax.annotate("ring: announced\ndot: where the run ended", (-0.45, -0.66), (-0.28, -0.72), fontsize=9)
+ax.set(xlim=(-0.8, 0.9), ylim=(-0.85, 0.65), aspect="equal")
+ax.set(xlabel="first direction that the loss cannot see", ylabel="second direction")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+# %% tags=["hide-input"]
+missed = {
+    name: distance(track[-1], arrows.get(name, arrows["gradient descent"])) for name, track in tracks.items()
+}
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-six-optimizers",
+    "Five optimizers end where the formula said before they ran",
+    measured=torch.stack([missed[name] for name in arrows]),
+    criterion=identity("‖θ_K − announced end‖/‖announced end‖", size=40),
+    control=control("Adam, with the arrow of gradient descent", missed["Adam"]),
+    expected="holds",
+)
+ends = torch.stack([plane(track[-1]) for track in tracks.values()])
+said = torch.stack([plane(arrows[name]) for name in arrows] + [torch.full_like(ends[0], torch.nan)])
+columns = {"end_u": ends[:, 0], "end_w": ends[:, 1], "announced_u": said[:, 0], "announced_w": said[:, 1]}
+figures.numbers(run, "fig-minimum-norm-bet", {"optimizer": torch.arange(6)} | columns, noise=1e-9)
+
+# %% [markdown]
+# :::{dropdown} Answer
+# Plain gradient descent does not move: its increments lie in the row space, and the plane is orthogonal to it.
+# Neither does the heavy ball, which overshoots only in directions that the loss sees, nor the run on single samples.
+# Their whole journey is invisible in this picture. The preconditioned run does move, since $PX^\top w$ has a part in
+# the plane. So does Adam.
+# :::
+#
+# One instance is an anecdote. On the 20-by-60 problems, from random starts, each method gets its row; the card is the
+# theorem with random preconditioners, run with momentum. What breaks the card is the nearest wrong formula, $P^{-1}$
+# in the place of $P$.
+#
+# One thing to know about the tolerances: in floating point a run with large momentum never comes to rest. A velocity
+# of one unit in the last place, times $\beta_1=0.9$, rounds back to one unit. So the checks with momentum allow one
+# rounding error a step, the others a fixed number.
+
+# %%
+single = torch.randint(n, (20_000, len(seeds)), generator=run.generator("rows")).to(run.device)
+each = torch.arange(len(seeds), device=run.device)
+
+
+def kaczmarz(theta, k):  # one sample a step, with the step size that fits it exactly
+    x = X[each, single[k]]
+    return x * (((theta * x).sum(-1) - y[each, single[k]]) / x.square().sum(-1))[:, None]
+
+
+predicted = least_norm + random_start - linear.project_row_space(X, random_start)
+methods = {
+    "general-start": ("Gradient descent", GradientDescent(1 / L), gradient, 3000, 1),
+    "heavy-ball": ("Heavy ball", HeavyBall(1 / L, 0.9), gradient, 3000, 30),
+    "nesterov": ("Nesterov's method", Nesterov(1 / L, 0.9), gradient, 3000, 30),
+    "kaczmarz": ("One sample at a time, each fitted exactly,", GradientDescent(1.0), kaczmarz, 20_000, 1),
+}
+ended = {
+    name: ensembles.iterate(rule, slope, random_start, count, record=[count]).last
+    for name, (_, rule, slope, count, _) in methods.items()
+}
+
+# %% tags=["hide-input"]
+for name, (title, _, _, _, drift) in methods.items():
+    ledger.check(
+        f"regularization:beyond-{name}",
+        f"{title} from any start ends at X⁺y + (I − Π)θ₀",
+        measured=distance(ended[name], predicted),
+        criterion=identity("‖θ_K − prediction‖/‖prediction‖", condition=math.sqrt(kappa), size=drift),
+        control=control("the prediction X⁺y, without the start", distance(ended[name], least_norm)),
+        expected="holds",
+        seeds=seeds,
+    )
+
+# %%
+turn = torch.linalg.qr(torch.randn(len(seeds), d, d, generator=run.generator("turn"), dtype=run.dtype)).Q
+stretch = 9.0 ** (torch.rand(len(seeds), 1, d, generator=run.generator("stretch"), dtype=run.dtype) - 0.5)
+P = ((turn * stretch) @ turn.mT).to(run.device)  # random axes, eigenvalues from 1/3 to 3
+spectrum = torch.linalg.eigvalsh(X @ P @ X.mT)
+condition = (spectrum[:, -1] / spectrum[:, 0]).max().item()
+
+
+def preconditioned(theta, k):
+    return (P @ gradient(theta, k)[..., None]).squeeze(-1)
+
+
+rule = HeavyBall(1 / spectrum[:, -1:], 0.9)
+last = ensembles.iterate(rule, preconditioned, random_start, 4000, record=[4000]).last
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-preconditioned",
+    "With P before the gradient the end is the solution nearest to the start in the norm of P⁻¹",
+    measured=distance(last, linear.nearest_solution(X, y, random_start, P)),
+    criterion=identity("‖θ_K − prediction‖/‖prediction‖", condition=math.sqrt(condition), size=40),
+    control=control(
+        "P⁻¹ in the place of P",
+        distance(last, linear.nearest_solution(X, y, random_start, torch.linalg.inv(P))),
+    ),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+# %% [markdown]
+# The card tests steps 1, 2 and 4 of the proof; step 3 is geometry and is tested with the library's
+# `nearest_solution`, against random solutions.
+#
+# ### Why Adam has no arrow
+#
+# Adam divides every coordinate by a running root mean square of its own gradients. Each step is $P_kX^\top w$ with a
+# diagonal $P_k$, and $P_k$ changes with $k$. The increments no longer share one $n$-dimensional subspace, so step 1
+# of the proof fails at once.
+#
+# Once the run is over there always is a fixed matrix that explains it. Every solution $\theta$ is the end from zero for
+# some $P$. Put $p=X^\top y$; then $P=I-pp^\top/\lVert p\rVert^2+\theta\theta^\top/\lVert y\rVert^2$ is positive definite and maps $p$
+# to $\theta$, since $\langle p,\theta\rangle=\lVert y\rVert^2>0$, and {eq}`eq-minimum-norm-nearest` gives $\theta$. So a $P$ chosen in
+# hindsight says nothing. Beforehand none is to be had from $X$, $y$ and $\theta_0$: the end depends on the step size,
+# which no formula of the kind of {eq}`eq-minimum-norm-nearest` contains.
+#
+# Two checks make this precise. Adam runs from zero on every problem, with two step sizes that decay to almost
+# nothing, so that it does settle. It interpolates, and it ends far from $X^+y$; and the two step sizes end far from
+# each other. Gradient descent, put through the same comparisons, lands on one point.
+
+# %%
+count = run.pick(smoke=2500, book=4000, paper=40_000)
+size = torch.tensor([0.03, 0.1], **like)[:, None, None]
+rule = Adam(lambda k: size * (1e-8 / size) ** (k / count))
+adam = ensembles.iterate(rule, gradient, zero[:2], count, record=[count]).last
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-adam-interpolates",
+    "Adam from zero fits the data",
+    measured=misfit(adam),
+    criterion=at_most("‖Xθ_K − y‖/(‖X‖‖θ_K‖)", 1e-8),
+    control=control(
+        "Adam stopped after 20 steps", misfit(ensembles.iterate(rule, gradient, zero[:2], 20).last)
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=seeds,
+)
+ledger.check(
+    "regularization:beyond-adam",
+    "Adam from zero ends far from the solution of least norm",
+    measured=distance(adam, least_norm),
+    criterion=at_least("‖θ_K − X⁺y‖/‖X⁺y‖", 0.25),
+    control=control("gradient descent", distance(from_zero.last[:2], least_norm)),
+    expected="reproduced",
+    claim="experiment",
+    seeds=seeds,
+    show="card",
+)
+ledger.check(
+    "regularization:beyond-adam-step-size",
+    "The end point of Adam depends on its step size",
+    measured=distance(adam[0], adam[1]),
+    criterion=at_least("distance between two step sizes / ‖X⁺y‖", 0.05),
+    control=control("gradient descent, steps 1/L and 1.9/L", distance(from_zero.last[0], from_zero.last[1])),
+    expected="reproduced",
+    claim="experiment",
+    seeds=seeds,
+)
+
+# %% tags=["hide-input"]
+pull = (y[..., None, :] @ X).squeeze(-2)  # X^T y
+along_pull = pull[..., :, None] * pull[..., None, :] / pull.square().sum(-1)[..., None, None]
+outer = adam[0][..., :, None] * adam[0][..., None, :] / y.square().sum(-1)[..., None, None]
+hindsight = torch.eye(d, **like) - along_pull + outer  # positive definite, and maps X^T y to Adam's end
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-hindsight",
+    "In hindsight a fixed P explains Adam's end",
+    measured=distance(linear.nearest_solution(X, y, zero[0], hindsight), adam[0]),
+    criterion=identity(
+        "‖prediction − θ_K‖/‖θ_K‖",
+        condition=math.sqrt(kappa * torch.linalg.cond(hindsight).max().item()),
+    ),
+    control=control("P = I", distance(linear.nearest_solution(X, y, zero[0]), adam[0])),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% [markdown]
+# That adaptive methods end at other interpolants, and at times at worse ones, is the observation of
+# {cite}`wilson2017marginal`.
+#
+# ## How many steps it takes
+#
+# {prf:ref}`regularization-thm-9-3` assumes convergence. For least squares we can have it, with its exact rate. In the
+# singular directions of $X$ the run comes apart: each is a quadratic of curvature $\sigma_i(X)^2$ by itself, and in
+# those of curvature zero nothing moves.
+#
+# :::{prf:proposition} Rate
+# :label: regularization-beyond-rate
+# Let $X=\sum_{i=1}^n\sigma_i(X)\,u_iv_i^\top$ have rank $n$. Gradient descent with constant step $\eta$, from any
+# $\theta_0$ with limit $\theta_\infty=X^+y+(I-\Pi)\theta_0$, satisfies
+#
+# $$\langle v_i,\theta_k-\theta_\infty\rangle=(1-\eta\,\sigma_i(X)^2)^k\,\langle v_i,\theta_0-\theta_\infty\rangle,\qquad
+# \lVert\theta_k-\theta_\infty\rVert\le\rho^k\,\lVert\theta_0-\theta_\infty\rVert,$$
+#
+# with $\rho=\max\bigl(|1-\eta\,\sigma_1(X)^2|,\,|1-\eta\,\sigma_n(X)^2|\bigr)$. It converges from every start if and
+# only if $0<\eta<2/\sigma_1(X)^2$.
+# :::
+#
+# So with $L=\sigma_1(X)^2$, $\mu=\sigma_n(X)^2$, $\kappa=L/\mu$, the short step $1/L$ loses a factor $e$ of the error
+# about every $\kappa$ steps, and the best step $2/(L+\mu)$ about every $\kappa/2$. The smallest *nonzero* singular
+# value sets the pace. That number will return when we count features.
+#
+# :::{dropdown} Proof
+# 1. $X\theta_\infty=y$, so $\theta_{k+1}-\theta_\infty=(I-\eta X^\top X)(\theta_k-\theta_\infty)$.
+# 2. $X^\top X v_i=\sigma_i(X)^2v_i$ gives the factor of direction $i$. The component outside the row space is zero at
+#    $k=0$ and stays zero.
+# 3. In the orthonormal basis $v_1,\dots,v_n$ the largest factor bounds the norm. As $x\mapsto|1-\eta x|$ is convex,
+#    its maximum over $[\mu,L]$ is at an end.
+# 4. All factors lie in $(-1,1)$ exactly when $0<\eta<2/L$; otherwise the component along $v_1$ does not shrink.
+#    $\square$
+# :::
+
+# %%
+U, s, Vh = torch.linalg.svd(X, full_matrices=False)
+record = [1, 5, 20, 60]
+path = ensembles.iterate(GradientDescent(1 / L), gradient, zero[0], 60, record=record).values
+
+
+def modes(theta):  # components of the error along v_1, ..., v_n
+    return ((theta - least_norm)[..., None, :] @ Vh.mT).squeeze(-2)
+
+
+def against(factor):
+    power = torch.tensor(record, device=run.device)[:, None, None]
+    return (modes(path) - factor**power * modes(zero[0])) / modes(zero[0]).abs().amax(-1, keepdim=True)
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-rate",
+    "Along each singular direction the error shrinks by its own factor 1 − ησᵢ²",
+    measured=against(1 - s**2 / L),
+    criterion=identity("⟨vᵢ, θ_k − θ_∞⟩ minus formula, relative", condition=kappa),
+    control=control("the factor 1 − 2ησᵢ², in the slowest direction", against(1 - 2 * s**2 / L)[..., -1]),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% tags=["hide-input"]
+step_sizes = torch.stack([0.5 / L, 1 / L, 2 / (L + mu), 1.9 / L])  # (4, seeds, 1)
+path = ensembles.iterate(
+    GradientDescent(step_sizes), gradient, zero[:1] + 0 * step_sizes, 60, record=record
+).values
+
+
+def slack(error, rho):  # 1 - error / bound
+    power = torch.tensor(record, device=run.device)[:, None, None]
+    return 1 - error / (rho.squeeze(-1) ** power * least_norm.norm(dim=-1))
+
+
+rho = torch.maximum((1 - step_sizes * L).abs(), (1 - step_sizes * mu).abs())
+edge = ensembles.iterate(GradientDescent(1.99 / L), gradient, zero[:1], 60, record=record).values
+
+
+def growth(factor):
+    last = ensembles.iterate(GradientDescent(factor / L), gradient, zero[0], 400, record=[400]).last
+    return distance(last, least_norm)
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-rate-bound",
+    "Four step sizes: the error stays below ρᵏ times the first one",
+    measured=slack((path - least_norm).norm(dim=-1), rho),
+    criterion=inequality("1 − ‖θ_k − θ_∞‖/(ρᵏ‖θ₀ − θ_∞‖)", size=(60 / rho**60).max().item()),
+    control=control(
+        "ρ without its first term, step 1.99/L",
+        slack((edge - least_norm).norm(dim=-1), 1 - 1.99 * mu / L)[-1],
+    ),
+    expected="holds",
+    seeds=seeds,
+)
+
+
+ledger.check(
+    "regularization:beyond-step-limit",
+    "A step beyond 2/σ₁² drives the run away",
+    measured=growth(2.05),
+    criterion=at_least("‖θ₄₀₀ − θ_∞‖/‖θ₀ − θ_∞‖, step 2.05/σ₁²", 1.0),
+    control=control("step 1.95/σ₁²", growth(1.95)),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% [markdown]
+# One sample at a time has a rate as well. Draw sample $i$ with probability $\lVert x_i\rVert^2/\lVert X\rVert_F^2$
+# and fit it exactly (the Kaczmarz method). In the mean this is gradient descent with step $1/\lVert X\rVert_F^2$, and
+# the mean square shrinks at least as fast as that step's slowest factor {cite}`strohmer2009randomized`:
+#
+# $$\mathbb E(\theta_k-\theta_\infty)=\Bigl(I-\frac{X^\top X}{\lVert X\rVert_F^2}\Bigr)^k(\theta_0-\theta_\infty),$$
+#
+# $$\mathbb E\lVert\theta_k-\theta_\infty\rVert^2\le\Bigl(1-\frac{\sigma_n(X)^2}{\lVert X\rVert_F^2}\Bigr)^k\lVert\theta_0-\theta_\infty\rVert^2 .$$
+#
+# There is noise, and yet no noise floor: at a solution every sample is fitted, so the gradient of each is zero. That
+# is particular to problems that can be interpolated.
+#
+# :::{dropdown} Proof
+# 1. Fitting sample $i$ projects the error $e=\theta_k-\theta_\infty$ on the complement of $x_i$:
+#    $e'=e-x_i\langle x_i,e\rangle/\lVert x_i\rVert^2$. The mean over $i$ is $e-X^\top Xe/\lVert X\rVert_F^2$, which
+#    gives the first formula.
+# 2. $\lVert e'\rVert^2=\lVert e\rVert^2-\langle x_i,e\rangle^2/\lVert x_i\rVert^2$, with mean
+#    $\lVert e\rVert^2-\lVert Xe\rVert^2/\lVert X\rVert_F^2$.
+# 3. $e$ lies in the row space, where $\lVert Xe\rVert\ge\sigma_n(X)\lVert e\rVert$. Repeat $k$ times. $\square$
+# :::
+
+# %%
+chains = run.pick(smoke=1000, book=4000, paper=40_000)
+weights = X[0].square().sum(-1)  # squared norms of the samples
+slow = mu[0, 0] / weights.sum()
+count = round(1 / slow.item())  # after so many steps the mean error is 1/e of the first
+rows = torch.multinomial(weights.cpu(), chains * count, True, generator=run.generator("kaczmarz"))
+rows = rows.reshape(count, chains).to(run.device)
+
+
+def fit_one(theta, k):  # (chains, d), all on the first problem
+    x = X[0, rows[k]]
+    return x * (((theta * x).sum(-1) - y[0, rows[k]]) / weights[rows[k]])[:, None]
+
+
+rule, start = GradientDescent(1.0), torch.zeros(chains, d, **like)
+path = ensembles.iterate(rule, fit_one, start, count, record=[count // 2, count]).values
+error = path[-1] - least_norm[0]
+half, whole = ((path - least_norm[0]) @ Vh[0, -1]) / (-least_norm[0] @ Vh[0, -1])
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-kaczmarz-mean",
+    "Sampled rows: along vₙ the mean error shrinks by 1 − σₙ²/‖X‖²_F a step",
+    measured=statistics.mean_interval(whole),
+    criterion=exponent(
+        "mean of ⟨vₙ, θ_k − θ_∞⟩/⟨vₙ, θ₀ − θ_∞⟩",
+        (1 - slow.item()) ** count,
+        neighbours=[(1 - 2 * slow.item()) ** count],
+    ),
+    control=control("the same chains after half as many steps", statistics.mean_interval(half)),
+    expected="holds",
+)
+ratio = error.square().sum(-1) / least_norm[0].square().sum() / (1 - slow) ** count
+fast = (L[0, 0] / weights.sum()).item()
+ledger.check(
+    "regularization:beyond-kaczmarz-rate",
+    "Sampled rows: the mean squared error stays below (1 − σₙ²/‖X‖²_F)ᵏ",
+    measured=ratio,
+    criterion=confident("‖θ_k − θ_∞‖²/(bound ‖θ₀ − θ_∞‖²)", at_most=1.0),
+    control=control("σ₁ in the place of σₙ", ratio * ((1 - slow) / (1 - fast)) ** count),
+    expected="holds",
+)
+
+# %%
+horizon = 500
+passes = torch.arange(0, horizon + 1, 10)
+polyak = ((L.sqrt() - mu.sqrt()) / (L.sqrt() + mu.sqrt())) ** 2  # the best momentum, with the step below
+contenders = {
+    "gradient descent, 1/L": (GradientDescent(1 / L), gradient, 1),
+    "gradient descent, 2/(L+μ)": (GradientDescent(2 / (L + mu)), gradient, 1),
+    "heavy ball": (HeavyBall(4 / (L.sqrt() + mu.sqrt()) ** 2, polyak), gradient, 1),
+    "Nesterov": (Nesterov(1 / L, 0.6), gradient, 1),
+    "one sample at a time": (GradientDescent(1.0), kaczmarz, n),
+    "Adam": (Adam(lambda k: 0.03 * 10 ** (-6 * k / horizon)), gradient, 1),
+}
+errors = {}
+for name, (rule, slope, cost) in contenders.items():
+    path = ensembles.iterate(rule, slope, zero[0], horizon * cost, record=(passes * cost).tolist()).values
+    errors[name] = distance(path, least_norm).T  # (seeds, points)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Speed differs, the end does not.** Distance to the solution of least norm on the random problems (lines: geometric mean over seeds, bands: 95 % intervals); a pass is one use of all samples. Gradient descent at two step sizes, both kinds of momentum and single samples all reach rounding level. The dotted line is the rate ρᵏ of the short step. What breaks it: Adam (dashed) keeps its distance.", "name": "fig-minimum-norm-errors"}, "image": {"alt": "Distance to the least-norm solution on a logarithmic axis against passes over the data. Five straight falling lines of different slope level off near ten to the minus fifteen; a dotted line runs parallel to the slowest. A dashed line for Adam stays flat near one half."}}
+fig, ax = figures.subplots(size=(8.4, 3.8))
+for name, samples in errors.items():
+    if name == "Adam":
+        figures.line_control(ax, passes, samples.mean(0), label="Adam")
+    else:
+        figures.band(ax, passes, samples.clamp(min=1e-17), label=name, geometric=True)
+slowest = (1 - mu / L).squeeze(-1).log().mean().exp().item()
+ax.plot(passes, slowest**passes, ":", color="0.2", marker="", label="(1 − μ/L)ᵏ")
+ax.set(
+    yscale="log",
+    ylim=(1e-16, 5),
+    xlabel="passes over the data",
+    ylabel="$\\|\\theta_k-X^+y\\|\\,/\\,\\|X^+y\\|$",
+)
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+# %% tags=["hide-input"]
+means = {
+    f"optimizer_{i}": samples.clamp(min=1e-15).log().mean(0).exp()
+    for i, samples in enumerate(errors.values())
+}
+figures.numbers(run, "fig-minimum-norm-errors", {"passes": passes} | means, rtol=1e-2, noise=1e-13)
+
+# %% [markdown]
+# ## Stop early, and it is ridge regression
+#
+# Nobody runs to the end. What do we have after a while? Take the flow $\dot\theta=-\nabla\mathcal L(\theta)$ from
+# zero. After time $t$ (about $k=t/\eta$ steps) the direction with singular value $\sigma_i(X)$ has covered the share
+# $1-e^{-t\sigma_i(X)^2}$ of its way to $X^+y$. Large directions are finished, small ones have hardly begun.
+#
+# Ridge regression,
+# $\theta^{\mathrm{ridge}}_\lambda=\arg\min\tfrac12\lVert X\theta-y\rVert^2+\tfrac\lambda2\lVert\theta\rVert^2$, gives
+# each direction the share $\sigma_i(X)^2/(\sigma_i(X)^2+\lambda)$. With $\lambda=1/t$ and $s=t\sigma_i(X)^2$ the two
+# shares are $1-e^{-s}$ and $s/(1+s)$: nearly the same curve. Stopping is a penalty, and time is the inverse of its
+# strength {cite}`suggala2018connecting,ali2019continuous`.
+#
+# :::{prf:proposition} Early stopping and ridge
+# :label: regularization-beyond-early-stopping
+# Let $1+c=\max_{s>0}(1-e^{-s})(1+s)/s$, a number between $1.2984$ and $1.2985$. For every $X$, every $y$ and every
+# $t>0$
+#
+# $$\lVert\theta(t)-\theta^{\mathrm{ridge}}_{1/t}\rVert\le c\,\lVert\theta^{\mathrm{ridge}}_{1/t}\rVert .$$
+#
+# If moreover $y=X\theta^\star+\varepsilon$ with $\mathbb E\,\varepsilon=0$ and $\mathrm{Cov}(\varepsilon)=\sigma^2I$,
+# then for every $\theta^\star$
+#
+# $$\mathbb E\lVert\theta(t)-\theta^\star\rVert^2\le(1+c)^2\;\mathbb E\lVert\theta^{\mathrm{ridge}}_{1/t}-\theta^\star\rVert^2,\qquad(1+c)^2<1.69 .$$
+# :::
+#
+# *The key step.* $e^{s}\ge1+s$ says that the flow has covered at least as much as ridge in every direction; $c$ says
+# by how much more.
+#
+# :::{dropdown} Proof
+# 1. In the basis $v_i$ the two vectors are $a_i(1-e^{-s_i})$ and $a_is_i/(1+s_i)$ with $s_i=t\sigma_i(X)^2$ and
+#    $a_i=\langle u_i,y\rangle/\sigma_i(X)$. Their ratio lies in $[1,1+c]$: the lower end is $e^{-s}\le1/(1+s)$, the
+#    upper one the definition of $c$. (The ratio tends to 1 for $s\to0$ and $s\to\infty$.)
+# 2. So each component of the difference is at most $c$ times that of ridge. Sum the squares: the first claim.
+# 3. The error of an estimator with shares $h_i$ is, in direction $v_i$, bias squared
+#    $(1-h_i)^2\langle v_i,\theta^\star\rangle^2$ plus variance $\sigma^2h_i^2/\sigma_i(X)^2$; the
+#    invisible part of $\theta^\star$ is missed by both.
+# 4. The bias of the flow is no larger, $e^{-s}\le1/(1+s)$. Its variance is at most $(1+c)^2$ times as large.
+#    $\square$
+# :::
+#
+# For the checks the problems get singular values that fall like $1/i$. The flow is exact (an eigenvalue
+# decomposition); nothing is discretized. Ridge comes from its own linear system.
+
+
+# %%
+def excess(s):  # share of the flow over the share of ridge, minus one
+    return -math.expm1(-s) * (1 + s) / s - 1
+
+
+best = minimize_scalar(lambda s: -excess(s), bounds=(0.5, 5), method="bounded", options={"xatol": 1e-12})
+c = excess(best.x)
+assert 1.2984 < 1 + c < 1.2985 and (1 + c) ** 2 < 1.69
+
+decay = 1 / torch.arange(1, n + 1, **like)
+design = U * decay @ Vh  # singular values 1, 1/2, ..., 1/n
+times = torch.logspace(-1, 5, 61, **like)
+
+
+def flow_and_ridge(targets, strength):  # (times, ..., seeds, d) each; ridge with lambda = strength / t
+    pull = (targets[..., None, :] @ design).squeeze(-2)
+    flow = flows.linear_flow(design.mT @ design, pull, torch.zeros(d, **like), times)
+    penalties = (strength / times)[:, None]
+    return flow, linear.ridge_solution(design, targets, penalties)
+
+
+flow, ridge = flow_and_ridge(y, 1.0)
+_, twice = flow_and_ridge(y, 2.0)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-early-stopping",
+    "At every time the flow is within c of the ridge solution with λ = 1/t",
+    measured=distance(flow, ridge).amax(0),
+    criterion=at_most("max over t of ‖θ(t) − ridge‖/‖ridge‖", c),
+    control=control("λ = 2/t", distance(flow, twice).amax(0)),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %%
+unit = torch.eye(n, **like).expand(len(seeds), n, n)  # estimators are linear in y: feed them e_1, ..., e_n
+pull = design.movedim(1, 0)  # design^T e_j for every j, (n, seeds, d)
+flow_map = flows.linear_flow(design.mT @ design, pull, torch.zeros(d, **like), times).movedim(1, -1)
+ridge_map = linear.ridge_solution(design, unit, (1 / times)[:, None])  # both (times, seeds, d, n)
+truth = linear.project_row_space(design, random_start)
+truth = truth / truth.norm(dim=-1, keepdim=True)
+noise_level = 0.02
+
+
+def risk(estimator):  # exact: bias squared plus variance
+    bias = (estimator @ (design @ truth[..., None])).squeeze(-1) - truth
+    return bias.square().sum(-1) + noise_level**2 * estimator.square().sum((-2, -1))
+
+
+flow_risk, ridge_risk = risk(flow_map), risk(ridge_map)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-early-stopping-risk",
+    "At every time the expected error of the flow is below (1 + c)² times that of ridge",
+    measured=(flow_risk / ridge_risk).amax(0),
+    criterion=at_most("max over t of E‖θ(t) − θ⋆‖²/E‖ridge − θ⋆‖²", (1 + c) ** 2),
+    control=control("never stopping", flow_risk[-1] / ridge_risk.amin(0)),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Stopping at time t is almost ridge with λ = 1/t.** Left: one problem in its first and third singular directions. The flow (filled) and ridge (open, at the same times t) leave zero together and end at the solution of least norm; ridge takes the rounder way and longer for the last part. Right: expected squared error (means over problems, bands: 95 %); the two valleys lie close to each other. What breaks it: never stopping (dashed) fits the noise.", "name": "fig-minimum-norm-early"}, "image": {"alt": "Left, two curves from the origin to a common end point, both bending upwards, ridge inside the flow; markers on both. Right, two similar U-shaped curves of expected error against time on a logarithmic axis; their right ends rise to a dashed horizontal line."}}
+fig, (left, right) = figures.subplots(1, 2)
+first, third = Vh[0, 0], Vh[0, 2]
+full = (torch.linalg.pinv(design[:1]) @ y[:1, :, None]).squeeze()
+
+
+def seen(theta):
+    return (
+        torch.stack([theta @ first, theta @ third], -1) / torch.stack([full @ first, full @ third])
+    ).T.cpu()
+
+
+left.plot(*seen(flow[:, 0]), marker="", label="gradient flow")
+left.plot(*seen(ridge[:, 0]), "--", color="#D55E00", marker="", label="ridge")
+left.scatter(*seen(flow[::3, 0]), s=24, color="#0072B2", zorder=3)
+left.scatter(*seen(ridge[::3, 0]), s=24, facecolors="white", edgecolors="#D55E00", zorder=3)
+left.set(xlabel="direction 1, share of the way", ylabel="direction 3, share of the way")
+left.legend(loc="upper left")
+figures.band(right, times, flow_risk.T, label="gradient flow, stopped at t", marker="")
+figures.band(right, times, ridge_risk.T, label="ridge, λ = 1/t", marker="")
+never = torch.full_like(times, flow_risk[-1].mean().item())
+figures.line_control(right, times, never, label="never stopping")
+right.set(xscale="log", ylim=(0, 1.7), xlabel="time t", ylabel="expected squared error")
+right.legend(loc="upper left")
+plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-minimum-norm-early",
+    {"time": times, "flow": flow_risk.mean(1), "ridge": ridge_risk.mean(1)},
+    rtol=1e-4,
+)
+
+# %% [markdown]
+# So the practice of stopping when the validation error is lowest is a penalty in disguise. Whatever the truth is, its
+# expected squared error is at most 1.69 times that of ridge with the matching $\lambda$; without stopping there is no
+# such bound, as the control shows.
+#
+# ## Another geometry, another solution
+#
+# The start and $P$ were the only knobs so far, and both keep the norm quadratic. A third one changes the kind of
+# norm. *Mirror descent* takes the gradient step not on $\theta$ but on $z=\nabla\Psi(\theta)$, for a strictly convex
+# potential $\Psi$:
+#
+# $$\nabla\Psi(\theta_{k+1})=\nabla\Psi(\theta_k)-\eta\,X^\top(X\theta_k-y).$$
+#
+# Now it is $z$ whose increments lie in the row space. The argument goes through word for word
+# {cite}`gunasekar2018characterizing`.
+#
+# :::{prf:proposition} Mirror descent
+# :label: regularization-beyond-mirror
+# Let $\Psi$ be differentiable and strictly convex on $\mathbb R^d$. If mirror descent converges to a point
+# $\theta_\infty$ with $X\theta_\infty=y$, then
+#
+# $$\theta_\infty=\arg\min_{X\theta=y}\;\Psi(\theta)-\Psi(\theta_0)-\langle\nabla\Psi(\theta_0),\theta-\theta_0\rangle .$$
+#
+# From a start with $\nabla\Psi(\theta_0)=0$ it is the solution of least $\Psi$.
+# :::
+#
+# :::{dropdown} Proof
+# 1. All increments of $\nabla\Psi(\theta_k)$ are in the row space, and $\nabla\Psi$ is continuous (a differentiable
+#    convex function has a continuous gradient). So $\nabla\Psi(\theta_\infty)-\nabla\Psi(\theta_0)=X^\top w$.
+# 2. Let $X\theta=y$ and $\zeta=\theta-\theta_\infty$. By strict convexity
+#    $\Psi(\theta)>\Psi(\theta_\infty)+\langle\nabla\Psi(\theta_\infty),\zeta\rangle$ unless $\zeta=0$, and
+#    $\langle\nabla\Psi(\theta_\infty),\zeta\rangle=\langle\nabla\Psi(\theta_0),\zeta\rangle+w^\top X\zeta=\langle\nabla\Psi(\theta_0),\zeta\rangle$.
+# 3. Subtract $\langle\nabla\Psi(\theta_0),\theta-\theta_0\rangle$ on both sides: the objective is larger at $\theta$
+#    than at $\theta_\infty$. $\square$
+# :::
+#
+# We try three potentials. $\tfrac12\sum_i[\theta]_i^2$ is gradient descent. The fourth powers,
+# $\tfrac14\sum_i[\theta]_i^4$, dislike large entries. The third, with
+# $\nabla\Psi(\theta)=\operatorname{arcsinh}(\theta/2\alpha^2)$ entrywise and a small $\alpha$, behaves like the sum of
+# absolute values. It will return in the next chapter, where plain gradient descent on the weights of a small network,
+# started at scale $\alpha$, produces it without being asked to.
+
+# %%
+a = 2 * 0.1**2  # 2 alpha^2
+potentials = {  # value, gradient, inverse of the gradient; each acts entry by entry
+    "½ Σ θ²": (lambda t: t**2 / 2, lambda t: t, lambda z: z),
+    "¼ Σ θ⁴": (lambda t: t**4 / 4, lambda t: t**3, lambda z: z.sign() * z.abs() ** (1 / 3)),
+    "arcsinh": (
+        lambda t: t * torch.asinh(t / a) - (t**2 + a**2).sqrt() + a,
+        lambda t: torch.asinh(t / a),
+        lambda z: a * torch.sinh(z),
+    ),
+}
+
+
+def mirror_descent(X, y, potential, eta, steps, theta=0.0):
+    _, to_mirror, from_mirror = potentials[potential]
+    z = to_mirror(torch.zeros(*X.shape[:-2], X.shape[-1], **like) + theta)
+    slope, path = linear.least_squares_gradient(X, y), []
+    for k in range(steps):
+        path.append(from_mirror(z))
+        z = z - eta * slope(path[-1], k)
+    return torch.stack(path)
+
+
+# %% [markdown]
+# In the opening example the prediction needs no optimizer: along the line $\theta=(0.4,0.8)+b\,(2,-1)$ we look for
+# the point where the derivative of $\Psi$ vanishes, a root of a function of one variable. On problems of 5 samples
+# and 40 weights we test, for the third potential, the certificate of the proof: $X\theta_\infty=y$, and
+# $\nabla\Psi(\theta_\infty)$ has no part outside the row space. What breaks it is to ask for the certificate of
+# another potential.
+
+# %% tags=["hide-input"]
+line_X, line_y = torch.tensor([[1.0, 2.0]], **like), torch.tensor([2.0], **like)
+middle, along = torch.tensor([0.4, 0.8], **like), torch.tensor([2.0, -1.0], **like)
+
+
+def least_potential(potential):  # on the line of solutions
+    slope = lambda b: (potentials[potential][1](middle + b * along) @ along).item()  # noqa: E731
+    return middle + brentq(slope, -0.3, 0.3, xtol=1e-15, rtol=1e-14) * along
+
+
+announced = {name: least_potential(name) for name in potentials}
+mirrored = {name: mirror_descent(line_X, line_y, name, 0.05, 3000) for name in potentials}
+hits = {name: distance(mirrored[name][-1], target) for name, target in announced.items()}
+misses = {name: distance(mirrored[name][-1], announced["½ Σ θ²"]) for name in ("arcsinh", "¼ Σ θ⁴")}
+
+small_X, small_y = X[:, :5, :40] / math.sqrt(40), y[:, :5]
+
+
+def certificate(theta, potential):
+    z = potentials[potential][1](theta)
+    outside = z - linear.project_row_space(small_X, z)
+    return outside.norm(dim=-1) / z.norm(dim=-1)
+
+
+plain, entropic = (mirror_descent(small_X, small_y, name, 0.3, 10_000)[-1] for name in ("½ Σ θ²", "arcsinh"))
+unfit = ((entropic[..., None, :] @ small_X.mT).squeeze(-2) - small_y).norm(dim=-1) / small_y.norm(dim=-1)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-mirror",
+    "Mirror descent from the minimum of its potential ends at the solution of least potential",
+    measured=torch.cat([torch.stack([*hits.values()]), certificate(entropic, "arcsinh"), unfit]),
+    criterion=identity(
+        "distance from the announced end; ‖(I − Π)∇Ψ(θ_∞)‖/‖∇Ψ(θ_∞)‖; ‖Xθ_∞ − y‖/‖y‖",
+        condition=torch.linalg.cond(small_X).max().item() * torch.asinh(entropic / a).abs().max().item(),
+    ),
+    control=control(
+        "the end points and certificates of another potential",
+        torch.cat(
+            [torch.stack([*misses.values()]), certificate(plain, "arcsinh"), certificate(entropic, "½ Σ θ²")]
+        ),
+    ),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Three potentials, three end points.** On the solutions of θ₁ + 2θ₂ = 2 each run of mirror descent (line) ends where a level set of its own potential touches the line of solutions (ring, found beforehand): a circle, a rounded square, nearly a diamond. The last one is close to the sparse solution (0, 1). What breaks it: the arcsinh run started elsewhere (dashed) does not end at the least potential.", "name": "fig-minimum-norm-mirror"}, "image": {"alt": "A line of solutions in the plane and three closed curves around the origin that touch it: a circle, a square with round corners and a diamond with slightly curved sides. Three paths from the origin end at the three touching points; a dashed path from another start ends elsewhere on the line."}}
+fig, ax = figures.subplots(size=(7.6, 4.2))
+grid = torch.linspace(-1.3, 1.5, 281, dtype=run.dtype)
+across, up = torch.meshgrid(grid, grid, indexing="xy")
+ax.plot([-1.2, 1.5], [1.6, 0.25], color="0.6", marker="")
+for name, color in zip(potentials, figures.COLORS.values(), strict=False):
+    value, end = potentials[name][0], announced[name].cpu()
+    ax.contour(
+        grid, grid, value(across) + value(up), levels=[value(end).sum().item()], colors=color, linewidths=0.8
+    )
+    ax.plot(*mirrored[name].T.cpu(), color=color, marker="", label=name)
+    ax.scatter(*end, s=130, facecolors="none", edgecolors=color, linewidths=1.6)
+elsewhere = mirror_descent(line_X, line_y, "arcsinh", 0.05, 3000, torch.tensor([-0.6, 0.2], **like))
+figures.line_control(ax, *elsewhere.T.cpu(), label="another start")
+ax.set(xlim=(-1.2, 1.5), ylim=(-1.1, 1.4), aspect="equal", xlabel="$\\theta_1$", ylabel="$\\theta_2$")
+ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+plt.show()
+
+# %% [markdown]
+# ## Digits: a hundred images, a thousand features
+#
+# Now real data. The features are the hidden layer of a network whose first layer is random and stays so
+# {cite}`rahimi2007random`: $d$ features $\max(0,w_j^\top x)$ with $w_j\sim N(0,I)$ of an MNIST image $x$, scaled to
+# length one and centred. Ten outputs, one a digit, are ten least-squares problems with the same $X$, so they are a
+# batch axis.
+#
+# With more features than images, gradient descent from zero must agree with the two standard routines that return a
+# least-norm solution. The rate tells us how long to run.
+
+# %%
+digits = data.load("mnist-10k")
+shuffle = torch.randperm(len(digits), generator=run.generator("images"))
+images = digits.inputs.reshape(len(digits), -1)[shuffle].to(**like)
+labels = digits.targets[shuffle].to(run.device)
+images = images / images.norm(dim=-1, keepdim=True)
+images = images - images[:8000].mean(0)
+onehot = torch.nn.functional.one_hot(labels, 10).to(run.dtype) - 0.1
+
+n_images, n_features = run.pick(smoke=(30, 300), book=(100, 1000), paper=(200, 8000))
+source = run.generator("weights")
+W = torch.randn(n_features, 784, generator=source, dtype=run.dtype).to(run.device)
+features, goal = linear.random_features(images[:n_images], W), onehot[:n_images]
+sizes = torch.linalg.svdvals(features) ** 2
+top, bottom = sizes[0].item(), sizes[-1].item()
+pace = (top - bottom) / (top + bottom)  # the rate of the best step size
+count = math.ceil(math.log(1e-14) / math.log(pace))
+
+slope = linear.least_squares_gradient(features, goal.T)
+start = torch.randn(10, n_features, generator=source, dtype=run.dtype).to(run.device) / math.sqrt(n_features)
+rule = GradientDescent(2 / (top + bottom))
+descended = ensembles.iterate(rule, slope, torch.zeros_like(start), count, record=[count]).last.T
+shifted = ensembles.iterate(rule, slope, start, 1000, record=[1000]).last.T
+by_pinv = torch.linalg.pinv(features) @ goal
+by_lstsq = torch.linalg.lstsq(features.cpu(), goal.cpu(), driver="gelsd").solution.to(run.device)
+
+
+def apart(one, two):
+    return (one - two).norm() / two.norm()
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-random-features",
+    "On digits gradient descent from zero, lstsq and the pseudo-inverse agree",
+    measured=torch.stack([apart(descended, by_pinv), apart(by_lstsq, by_pinv), apart(descended, by_lstsq)]),
+    criterion=identity("‖difference‖/‖X⁺Y‖", condition=math.sqrt(top / bottom)),
+    control=control("gradient descent from a random start", apart(shifted, by_pinv)),
+    expected="holds",
+    show="card",
+)
+
+# %% [markdown]
+# The run took as many steps as the rate predicts for fourteen digits, and that was a comfortable case: ten times more
+# features than images.
+#
+# ### As many features as images
+#
+# :::{admonition} Predict first
+# :class: tip
+# Fix 300 training images and let the number of features $d$ grow from ten to eight times 300; always take the
+# least-squares solution of least norm. From $d=300$ on the training error is zero. How does the error on new images
+# at $d=300$ compare with that at $d=100$, and with that at $d=2400$?
+# :::
+
+# %%
+n_train, draws_of_data = run.pick(smoke=(80, 3), book=(300, 10), paper=(1000, 20))
+ratios = [0.03, 0.07, 0.13, 0.2, 0.27, 0.4, 0.53, 0.67, 0.8, 0.9, 0.95]  # below the threshold
+ratios += [1, 1.05, 1.1, 1.2, 1.4, 1.7, 2, 2.7, 4, 8]
+widths = [round(ratio * n_train) for ratio in ratios]
+descent_seeds = run.seeds(smoke=draws_of_data, book=draws_of_data, paper=draws_of_data)
+
+
+def drawn(seed):  # first layer and training images; fewer features are the first rows of the same W
+    source = run.generator("double descent", seed=seed)
+    chosen = torch.randperm(8000, generator=source)[:n_train]
+    return torch.randn(widths[-1], 784, generator=source, dtype=run.dtype), chosen
+
+
+first_layer, chosen = (each.to(run.device) for each in ensembles.stack_over_seeds(drawn, descent_seeds))
+train = linear.random_features(images[chosen], first_layer)  # (seeds, images, features)
+test = linear.random_features(images[-1000:], first_layer)
+
+
+def test_error(theta):  # theta (seeds, d, 10): share of wrong digits
+    guess = (test[..., : theta.shape[-2]] @ theta).argmax(-1)
+    return (guess != labels[-1000:]).to(run.dtype).mean(-1)
+
+
+# %%
+solved, stopped, norms = [], [], []
+for width in widths:
+    part = train[..., :width]
+    theta = linear.min_norm_solution(part, onehot[chosen])
+    solved.append(test_error(theta))
+    norms.append(theta.flatten(1).norm(dim=-1))
+    step = 1 / torch.linalg.matrix_norm(part, 2) ** 2
+    stopped.append(test_error(linear.stopped_gradient_descent(part, onehot[chosen], step, 300)))
+solved, stopped, norms = (torch.stack(kind, dim=1).cpu() for kind in (solved, stopped, norms))
+
+# %% tags=["hide-input"]
+at = widths.index(n_train)  # the threshold, as many features as images
+best_below = int(solved.mean(0)[:at].argmin())
+
+
+def three_errors(errors):
+    return {"d = 8n": errors[:, -1], "best d < n": errors[:, best_below], "d = n": errors[:, at]}
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-double-descent",
+    "Test error is worst at d = n, and far above n lower than at the best d below n",
+    measured=three_errors(solved),
+    criterion=ordering("test error of the least-norm solution", ["d = 8n", "best d < n", "d = n"]),
+    control=control("gradient descent stopped after 300 steps", three_errors(stopped)),
+    expected="reproduced",
+    claim="experiment",
+    seeds=descent_seeds,
+    needs="book",
+    show="card",
+)
+ledger.check(
+    "regularization:beyond-norm-monotone",
+    "From d = n on, more features never raise the norm of the interpolant",
+    measured=1 - norms[:, at + 1 :] / norms[:, at:-1],
+    criterion=inequality("1 − ‖X⁺Y‖ at the next d / ‖X⁺Y‖ at this d, d ≥ n"),
+    control=control("below n", 1 - norms[:, 1:at] / norms[:, : at - 1]),
+    expected="holds",
+    seeds=descent_seeds,
+    rtol=1e-4,
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**As many features as images is the worst choice, and more features repair it.** Random features of MNIST, 300 training images (means over draws of images and features, bands: 95 %). Top: the least-squares solution of least norm fits all training images from d = n on (vertical line); there its error on new images comes near that of guessing (dotted), and far to the right it is lower than anywhere on the left. Gradient descent stopped after 300 steps (dashed) knows no peak. Bottom: the norm of the solution peaks where the error does.", "name": "fig-minimum-norm-double-descent"}, "image": {"alt": "Two panels over the number of features on a logarithmic axis. Top: the test error falls, rises to a sharp peak near ninety percent where the number of features equals the number of images, and falls again to its lowest value; a dashed curve falls throughout. Bottom: the norm of the solution has a sharp peak at the same place and decreases to its right."}}
+fig, (top_panel, bottom_panel) = figures.subplots(2, 1, size=(6.6, 5.6), sharex=True)
+figures.band(top_panel, widths, 100 * solved, label="least norm, lstsq")
+figures.line_control(top_panel, widths, 100 * stopped.mean(0), label="stop after 300 steps")
+top_panel.axhline(90, color="0.4", linestyle=":", label="guessing")
+top_panel.set(ylabel="test error, %", ylim=(0, 100))
+top_panel.legend(loc="lower left")
+figures.band(bottom_panel, widths, norms, label="norm of the solution", geometric=True, color="#D55E00")
+bottom_panel.set(xscale="log", yscale="log", xlabel="number of features d", ylabel="$\\|X^+Y\\|$")
+for panel in (top_panel, bottom_panel):
+    panel.axvline(n_train, color="0.6", lw=1, zorder=0)
+plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-minimum-norm-double-descent",
+    {
+        "features": widths,
+        "test_error": solved.mean(0),
+        "test_error_stopped": stopped.mean(0),
+        "norm": norms.log().mean(0).exp(),
+    },
+    rtol=2e-2,
+)
+
+# %% [markdown]
+# :::{dropdown} Answer
+# At $d=300$ the model is little better than guessing, far worse than at $d=100$; at $d=2400$ it is better than at
+# both. The curve is called double descent {cite}`belkin2019reconciling`; for linear models it has been computed
+# {cite}`hastie2022surprises`.
+# :::
+#
+# Three facts of this page explain it. At $d=n$ there is one interpolant, no choice at all, and the smallest singular
+# value of a square random matrix is close to zero: the solution needs a huge norm to fit the last bit of the data.
+# With $d>n$ there is a choice, and least norm uses it. More features never hurt the norm: pad the old solution with a
+# zero for the new feature, it still fits, so the new least norm is at most the old one. And a huge norm is reached
+# only by a run of length $\kappa$, which explodes at $d=n$: **gradient descent that stops never sees the peak**. The
+# peak belongs to the limit.
+#
+# What this does not show: that a small norm *causes* a small test error. The norm explains the peak; how low the
+# curve ends depends on whether the digits are well described by small weights on these features
+# {cite}`bartlett2020benign`.
+#
+# ## Exercises
+#
+# :::{exercise} By hand
+# :label: ex-minimum-norm-by-hand
+# For $X=[1,2]$, $y=2$ and $P=\mathrm{diag}(4,1)$, find where preconditioned gradient descent ends from $(0,0)$ and
+# from $(3,0)$. For which diagonal $P$ does the run from zero end at $(\tfrac23,\tfrac23)$?
+# :::
+#
+# :::{solution} ex-minimum-norm-by-hand
+# :class: dropdown
+# $PX^\top=(4,2)$ and $XPX^\top=8$. From zero: $(4,2)\cdot\tfrac28=(1,\tfrac12)$. From $(3,0)$ the residual is
+# $y-X\theta_0=-1$, so the end is $(3,0)-\tfrac18(4,2)=(2.5,-0.25)$. For $P=\mathrm{diag}(p,1)$ the direction is
+# $(p,2)$; it is parallel to $(1,1)$ for $p=2$, and so for every multiple of $\mathrm{diag}(2,1)$.
+# :::
+#
+# :::{exercise} Predict a number
+# :label: ex-minimum-norm-adam
+# With a *single* sample, Adam does have an arrow. Take $X=[1,2]$, $y=2$, $\epsilon=0$ and the start $(0,0)$. Where
+# does it end, and at which point of {numref}`fig-minimum-norm-line` is that? Why does the argument fail for two
+# samples?
+# :::
+#
+# :::{solution-start} ex-minimum-norm-adam
+# :class: dropdown
+# :::
+#
+# All gradients are multiples $r_kx$ of the one sample. Coordinate $i$ of Adam's first moment is $x_i$ times an
+# average of the $r_k$, coordinate $i$ of the root of the second moment is $|x_i|$ times another one. The ratio is
+# $\mathrm{sign}(x_i)$ times a number that is the same for all $i$: the run moves along $\mathrm{sign}(x)=(1,1)$ and
+# ends at $(\tfrac23,\tfrac23)$, the solution whose largest entry is smallest. With two samples the gradients are
+# $X^\top r_k$ with $r_k$ in the plane; its direction changes, and the coordinates no longer share a factor.
+
+# %% tags=["hide-cell"]
+rule = Adam(lambda k: 0.03 * 10 ** (-6 * k / 3000), epsilon=0.0)
+slope = linear.least_squares_gradient(line_X, line_y)
+end = ensembles.iterate(rule, slope, torch.zeros(2, **like), 3000, record=[3000]).last
+assert torch.allclose(end, torch.tensor([2 / 3, 2 / 3], **like), atol=1e-6)
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Change one line
+# :label: ex-minimum-norm-steps
+# How many steps does gradient descent need on the problems of this page until its error is $10^{-10}$ of the first?
+# Count them for $\eta=1/L$, then change the step to $2/(L+\mu)$. Expected: the ratio of the two counts is
+# $\ln(1-\tfrac1\kappa)/\ln\tfrac{\kappa-1}{\kappa+1}$ to within five percent in the median over the problems, a
+# little more than one half.
+# :::
+#
+# :::{solution-start} ex-minimum-norm-steps
+# :class: dropdown
+# :::
+
+
+# %% tags=["hide-cell"]
+def steps_needed(step_size, limit=2000):
+    path = ensembles.iterate(
+        GradientDescent(step_size), gradient, zero[0], limit, record=range(limit + 1)
+    ).values
+    return (distance(path, least_norm) > 1e-10).sum(0)
+
+
+ratio = steps_needed(2 / (L + mu)) / steps_needed(1 / L)
+condition_number = (L / mu).squeeze(-1)
+expected = (1 - 1 / condition_number).log() / ((condition_number - 1) / (condition_number + 1)).log()
+assert abs((ratio / expected).median().item() - 1) < 0.05 and (expected > 0.5).all()
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Break the proof
+# :label: ex-minimum-norm-decay
+# Add weight decay: $\theta_{k+1}=\theta_k-\eta\,(\nabla\mathcal L(\theta_k)+\lambda\theta_k)$. Which step of the
+# proof of {prf:ref}`regularization-beyond-preconditioned` breaks for a start $\theta_0\ne0$, and which one also for
+# $\theta_0=0$? Where does the run end, and how long does it remember its start?
+# :::
+#
+# :::{solution-start} ex-minimum-norm-decay
+# :class: dropdown
+# :::
+#
+# For $\theta_0\ne0$ step 1 breaks: the increment $-\eta\lambda\theta_k$ has a part outside the row space. That part
+# obeys $\zeta_{k+1}=(1-\eta\lambda)\zeta_k$, so the start is forgotten at the rate $1-\eta\lambda$, however slowly.
+# For $\theta_0=0$ step 1 survives, but the limit does not fit the data: it is the ridge solution, and step 2 breaks.
+# As $\lambda\to0$ after $k\to\infty$, every start leads to $X^+y$.
+
+# %% tags=["hide-cell"]
+decay_strength = 0.1
+step_size = 1 / (L + decay_strength)
+decayed = ensembles.iterate(
+    GradientDescent(step_size),
+    lambda theta, k: gradient(theta, k) + decay_strength * theta,
+    random_start,
+    1000,
+    record=[1000],
+).last
+ridge_end = linear.ridge_solution(X, y, decay_strength)
+invisible = (random_start - linear.project_row_space(X, random_start)) * (
+    1 - step_size * decay_strength
+) ** 1000
+assert torch.allclose(decayed, ridge_end + invisible, atol=1e-8)
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Open
+# :label: ex-minimum-norm-open
+# Describe the end point of Adam on least squares with $n\ge2$ samples. Known: no formula in $X$, $y$ and $\theta_0$
+# alone can exist, since the end depends on the step size. Already for steepest descent in a norm that is not
+# quadratic the limit depends on the step sizes, and no potential describes it in general
+# {cite}`gunasekar2018characterizing`. Does the end converge as the step size tends to zero with $\beta_1,\beta_2$
+# fixed? Try sign descent first.
+# :::
+#
+# ## What to remember
+#
+# 1. The solutions of an under-determined least-squares problem are $X^+y$ plus what the data cannot see.
+# 2. Increments in the row space never change the invisible part: gradient descent ends at the solution nearest to its
+#    start, from zero at the one of least norm.
+# 3. Of the book's update only $\theta_0$ and a fixed $P$ move the end point; $\eta$, $\beta_1$ and the order of
+#    samples set the speed. A changing $P_k$, as in Adam, voids the prediction.
+# 4. The pace is set by the smallest nonzero singular value; stopping at time $t$ is ridge with $\lambda=1/t$, up to a
+#    factor.
+# 5. Test error peaks at $d=n$ because the only interpolant there has a huge norm; beyond, least norm has a choice and
+#    uses it.
+#
+# **Further reading.** {cite}`zhang2017understanding` made the question urgent: networks that can fit random labels
+# generalize nevertheless. {cite}`gunasekar2018characterizing` treat mirror descent, momentum and steepest descent in
+# one frame. {cite}`ali2019continuous` have the sharp comparison with ridge, {cite}`hastie2022surprises` the theory of
+# the second descent, {cite}`bartlett2020benign` when interpolating noise is harmless. The next chapter replaces
+# $\theta$ by $u\odot u-v\odot v$ and asks the question of this one again.
+#
+# ## Checks behind this page
+
+# %% tags=["remove-input"]
+ledger.table()
