@@ -378,6 +378,7 @@ def everything_unfolded(page: Any, theme: str, width: int = 1280) -> None:
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate("() => document.querySelectorAll('main details').forEach((node) => { node.open = true; })")
+    page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
     page.wait_for_timeout(350)  # colours of links and boxes fade in
 
 
