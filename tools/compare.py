@@ -33,6 +33,8 @@ def figure_differences(committed: list[dict[str, Any]], recomputed: list[dict[st
     """Yield where the numbers behind a figure differ."""
     old = {table["name"]: table for table in committed}
     new = {table["name"]: table for table in recomputed}
+    if len(old) != len(committed):
+        yield "numbers of one figure stand twice in the notebook"
     for name in sorted(old.keys() ^ new.keys()):
         yield f"numbers of {name} stand on one side only"
     for name in sorted(old.keys() & new.keys()):
@@ -43,6 +45,8 @@ def _table_differences(name: str, old: dict[str, Any], new: dict[str, Any]) -> I
     if old["columns"].keys() != new["columns"].keys():
         yield f"numbers of {name}: other columns"
         return
+    if (old["rtol"], old["noise"]) != (new["rtol"], new["noise"]):
+        yield f"numbers of {name}: other tolerances"
     for column, values in old["columns"].items():
         others = new["columns"][column]
         if len(values) != len(others):

@@ -192,7 +192,27 @@ MALFORMED = {
     "NaN": ({"measured": [float("nan"), 1.0]}, "1 of 2 values are NaN"),
     "empty": ({"measured": torch.zeros(0)}, "the sample is empty"),
     "text": ({"measured": "0.3"}, "not text"),
-    "not numbers": ({"measured": [object()]}, "expected numbers|must be"),
+    "not numbers": ({"measured": [object()]}, "expected real numbers"),
+    "numbers as text": ({"measured": ["0", "0.0"]}, "not text"),
+    "truth values": ({"measured": torch.tensor([True])}, "not truth values"),
+    "complex": ({"measured": torch.tensor([0 + 5j])}, "not complex numbers"),
+    "sparse": ({"measured": torch.eye(2).to_sparse()}, "expected numbers, got Tensor"),
+    "ragged": ({"measured": [[1.0], [1.0, 2.0]]}, "expected numbers, got list"),
+    "infinite": ({"measured": [0.1, float("inf")]}, "1 of 2 values are infinite"),
+    "negative size": ({"measured": [-0.1]}, "a size is -0.1"),
+    "wide rtol": ({"rtol": float("inf")}, "rtol=inf"),
+    "endless noise": ({"noise": float("inf")}, "noise=inf"),
+    "no seeds": ({"seeds": []}, "seeds is empty"),
+    "reason for success": ({"reason": "it is fine"}, "a reason belongs"),
+    "corrected without its printed form": (
+        {
+            "control": None,
+            "exempt": "definition",
+            "expected": "corrected",
+            "correction": correction(printed="a", right="b", evidence="refereed"),
+        },
+        "its printed form",
+    ),
     "no control": ({"control": None}, "needs a control"),
     "bare control": ({"control": 3.0}, "expected control"),
     "control is NaN": ({"control": control("c", [float("nan")])}, "control 'c': .*NaN"),
@@ -236,6 +256,8 @@ def test_each_malformed_call_has_its_own_message(case: str, ledger: Ledger) -> N
         (lambda: between("ratio", 2, 1), "low < high"),
         (lambda: identity("e", condition=0.5), "condition=0.5"),
         (lambda: identity("e", size=0.0), "size=0.0"),
+        (lambda: identity("e", condition=1e18), "nothing is tested"),
+        (lambda: confident("e", at_most=1, level=0.01), "level=0.01"),
         (lambda: identity("e", dtype="int8"), "dtype='int8'"),
         (lambda: inequality("e", size=-1.0), "size=-1.0"),
         (lambda: exponent("s", 1, neighbours=()), "neighbours"),
@@ -328,6 +350,18 @@ def test_definitions_need_no_control(ledger: Ledger) -> None:
     assert record["control"] is None
 
 
+def test_intervals_need_three_seeds(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="at least three"):
+        ledger.check(
+            "a:b",
+            "s",
+            measured=[0.1, 0.1],
+            criterion=confident("e", at_most=1),
+            control=control("c", [5.0, 5.1, 5.2]),
+            expected="holds",
+        )
+
+
 def test_a_diverged_control_is_stored_as_infinite(ledger: Ledger) -> None:
     record = ledger.check(
         "a:b",
@@ -414,6 +448,12 @@ MUTATIONS = {
     "phrase": lambda r: r.update(phrase="2 values, worst 1e-9"),
     "NaN": lambda r: r["measured"].update(worst="nan"),
     "id": lambda r: r.update(id="a:c"),
+    "rtol": lambda r: r.update(rtol=0.5),
+    "noise": lambda r: r.update(noise=0.4),
+    "dtype": lambda r: r.update(dtype="float32"),
+    "floor": lambda r: r["criterion"].update(floor=0.5),
+    "control passes": lambda r: r["control"].update(passes=True),
+    "exempt": lambda r: r.update(exempt="definition"),
 }
 
 

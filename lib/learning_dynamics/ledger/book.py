@@ -125,7 +125,8 @@ class Ledger:
         """
         self._admit(id, statement, show)
         self._check_words(id, expected, claim, needs, reason, correction)
-        self._check_control(id, measured, control, exempt)
+        self._check_control(id, measured, control, exempt, correction)
+        self._check_tolerances(id, rtol, noise, seeds)
         outcome = criterion.judge(measured() if callable(measured) else measured, each=False)
         failing = None if control is None else self._judge_control(id, criterion, control, needs)
         verdict = self._verdict(outcome, claim, correction)
@@ -135,6 +136,10 @@ class Ledger:
             raise LedgerError(
                 f"{id}: computed verdict {verdict!r}, expected {expected!r}: {outcome.phrase}; "
                 f"criterion {criterion.sentence()} (bound {criterion.bound})"
+            )
+        if reason is not None and verdict in ("holds", "reproduced"):
+            raise LedgerError(
+                f"{id}: a reason belongs to what does not (fully) reproduce, not to {verdict!r}"
             )
         single = machine_epsilon(dtype or self.run.dtype) > 1e-10
         record = self._base(id, statement, expected, verdict, show) | {
@@ -226,15 +231,30 @@ class Ledger:
             raise LedgerError(f"{id}: 'corrected' and correction=... go together")
 
     @staticmethod
-    def _check_control(id: str, measured: Any, control: Control | None, exempt: str | None) -> None:
+    def _check_control(
+        id: str, measured: Any, control: Control | None, exempt: str | None, correction: Correction | None
+    ) -> None:
         if exempt is not None and exempt not in EXEMPT:
             raise LedgerError(f"{id}: exempt={exempt!r}: expected one of {', '.join(EXEMPT)}")
         if control is None and exempt is None:
             raise LedgerError(f"{id}: a check needs a control that fails")
         if control is not None and not isinstance(control, Control):
             raise LedgerError(f"{id}: control: expected control(name, value), got {type(control).__name__}")
+        if correction is not None and control is None:
+            raise LedgerError(f"{id}: the control of a corrected statement is its printed form")
         if control is not None and control.value is measured:
             raise LedgerError(f"{id}: control {control.name!r} is the measured quantity itself")
+
+    @staticmethod
+    def _check_tolerances(
+        id: str, rtol: float | None, noise: float | None, seeds: Sequence[int] | None
+    ) -> None:
+        if rtol is not None and not 0 <= rtol <= 0.5:
+            raise LedgerError(f"{id}: rtol={rtol}: expected a number from 0 to 0.5")
+        if noise is not None and not 0 <= noise < math.inf:
+            raise LedgerError(f"{id}: noise={noise}: expected a finite number >= 0")
+        if seeds is not None and len(seeds) == 0:
+            raise LedgerError(f"{id}: seeds is empty: expected the seeds behind the numbers")
 
     @staticmethod
     def _judge_control(id: str, criterion: Criterion, control: Control, needs: str) -> dict[str, Any]:

@@ -82,21 +82,34 @@ def machine_epsilon(dtype: object) -> float:
 
 
 def as_values(measured: Any, what: str = "measured") -> Values:
-    """Return numbers of any shape as a flat float64 array.
+    """Return real numbers of any shape as a flat float64 array.
 
     Raises:
-        LedgerError: There is no number, a NaN, or something that is not a number.
+        LedgerError: There is no number, a NaN, or something that is not a real number: text, a truth value, a complex.
     """
-    if isinstance(measured, str) or measured is None:
-        raise LedgerError(f"{what}={measured!r}: expected numbers, not text")
-    if hasattr(measured, "detach"):
-        measured = measured.detach().cpu().double().numpy()
-    elif isinstance(measured, Sequence):
-        measured = [float(value) for value in measured]
     try:
-        values = np.asarray(measured, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError) as error:
-        raise LedgerError(f"{what}: expected numbers, got {type(measured).__name__}") from error
+        if hasattr(measured, "detach"):
+            measured = measured.detach().cpu().numpy()
+        array = np.asarray(measured)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise LedgerError(f"{what}: expected numbers, got {type(measured).__name__} ({error})") from error
+    if (
+        array.dtype == object
+        and array.ndim == 1
+        and array.size
+        and all(np.ndim(value) == 0 for value in array)
+    ):
+        array = np.asarray([float(value) if hasattr(value, "__float__") else value for value in array])
+    if array.dtype.kind not in "iuf":
+        kind = {
+            "b": "truth values",
+            "c": "complex numbers",
+            "U": "text",
+            "S": "text",
+            "O": type(measured).__name__,
+        }
+        raise LedgerError(f"{what}: expected real numbers, not {kind.get(array.dtype.kind, array.dtype)}")
+    values = array.astype(np.float64).reshape(-1)
     if values.size == 0:
         raise LedgerError(f"{what}: the sample is empty")
     if np.isnan(values).any():
@@ -133,6 +146,7 @@ class _Bounds:
     bound_symbols: str = ""
     rounding: bool = False
     floor: float = 0.0
+    signed: bool = True
 
     @property
     def relation(self) -> str:
@@ -159,6 +173,14 @@ class _Bounds:
 
     def judge(self, measured: Any, *, each: bool) -> Outcome:
         values = as_values(measured)
+        if not self.signed and (values < 0).any():
+            raise LedgerError(
+                f"{self.symbols}: a size is {values.min():.3g}; signed quantities say signed=True"
+            )
+        if not each and np.isinf(values).any():
+            raise LedgerError(
+                f"{self.symbols}: {int(np.isinf(values).sum())} of {values.size} values are infinite"
+            )
         inside = (values >= self.low) & (values <= self.high)
         passes = bool(inside.all()) if not each else bool(inside.any())
         low, high = float(values.min()), float(values.max())
@@ -314,8 +336,10 @@ def mean_and_interval(values: Values, level: float, what: str) -> tuple[float, f
     """Return mean, standard error and the ends of Student's t interval of a sample.
 
     Raises:
-        LedgerError: Fewer than two values, or one that is infinite.
+        LedgerError: Fewer than three values, or one that is infinite.
     """
+    if values.size < 3:
+        raise LedgerError(f"{what}: an interval over seeds needs at least three, got {values.size}")
     try:
         interval = statistics.mean_interval(values, level)
     except ValueError as error:
@@ -335,7 +359,7 @@ def identity(
         dtype: The floating point type of the computation.
 
     Raises:
-        LedgerError: `condition < 1`, or `size <= 0`, or either is not finite.
+        LedgerError: `condition < 1`, or `size <= 0`, or either is not finite, or the condition leaves no digit.
     """
     if not _finite("condition", condition) >= 1:
         raise LedgerError(f"condition={condition}: expected a condition number >= 1")
@@ -343,6 +367,10 @@ def identity(
         raise LedgerError(f"size={size}: expected a size > 0")
     eps = machine_epsilon(dtype)
     tolerance = 100 * eps * float(condition) * float(size)
+    if 100 * eps * float(condition) > 1e-2:
+        raise LedgerError(
+            f"condition={condition}: rounding alone may reach a hundredth of the size; nothing is tested"
+        )
     factors = ["100 ε"] + ["condition"] * (condition != 1) + ["size"] * (size != 1)
     return _Identity(symbols, -tolerance, tolerance, " · ".join(factors), True, eps * float(size))
 
@@ -379,7 +407,7 @@ def at_most(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool
         raise LedgerError(
             f"bound={bound}: a bound on an error has the wrong sign; signed quantities say signed=True"
         )
-    return _Bounds(symbols, high=float(bound), bound_symbols=bound_symbols)
+    return _Bounds(symbols, high=float(bound), bound_symbols=bound_symbols, signed=signed)
 
 
 def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool = False) -> Criterion:
@@ -392,7 +420,7 @@ def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: boo
         raise LedgerError(
             f"bound={bound}: a lower bound on a size has the wrong sign; signed quantities say signed=True"
         )
-    return _Bounds(symbols, low=float(bound), bound_symbols=bound_symbols)
+    return _Bounds(symbols, low=float(bound), bound_symbols=bound_symbols, signed=signed)
 
 
 def between(symbols: str, low: float, high: float) -> Criterion:
@@ -447,7 +475,7 @@ def ordering(symbols: str, names: Sequence[str], *, level: float = 0.999) -> Cri
     """The named samples, paired over seeds, increase in this order.
 
     Raises:
-        LedgerError: Fewer than two names, a repeated name, or a level outside (0, 1).
+        LedgerError: Fewer than two names, a repeated name, or a level outside [0.95, 1).
     """
     if len(names) < 2 or len(set(names)) != len(names):
         raise LedgerError(f"names={tuple(names)}: expected at least two different names")
@@ -470,6 +498,6 @@ def confident(
 
 
 def _level(level: float) -> float:
-    if not 0 < level < 1:
-        raise LedgerError(f"level={level}: expected a confidence level between 0 and 1")
+    if not 0.95 <= level < 1:
+        raise LedgerError(f"level={level}: expected a confidence level from 0.95 to below 1")
     return float(level)

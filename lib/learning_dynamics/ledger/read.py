@@ -113,36 +113,40 @@ def differences(committed: list[dict[str, Any]], recomputed: list[dict[str, Any]
 
 
 def _record_differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    for field in (
-        "schema",
-        "chapter",
-        "statement",
-        "verdict",
-        "expected",
-        "scale",
-        "show",
-        "seeds",
-        "reason",
-    ):
+    numeric = {
+        "measured",
+        "phrase",
+        "criterion",
+        "control",
+        "noise",
+        "device",
+    }  # noise may be a computed tolerance
+    for field in sorted((old.keys() | new.keys()) - numeric):
         if old.get(field) != new.get(field):
             yield f"{field} is {old.get(field)!r} in the notebook and {new.get(field)!r} recomputed"
-    for part in ("criterion", "control", "correction"):
+    if not close(old.get("noise", 0.0), new.get("noise", 0.0), 1e-6, 0.0):
+        yield f"noise is {old['noise']!r} in the notebook and {new['noise']!r} recomputed"
+    for part in ("criterion", "control"):
         if (old.get(part) is None) != (new.get(part) is None):
             yield f"{part} stands on one side only"
     if old.get("criterion") is None or new.get("criterion") is None:
         return
-    for field in ("relation", "symbols", "sentence"):
+    for field in ("relation", "symbols", "sentence", "rounding"):
         if old["criterion"][field] != new["criterion"][field]:
             yield f"criterion {field} is {old['criterion'][field]!r}, recomputed {new['criterion'][field]!r}"
-    pairs = {"bound": (_numbers(old["criterion"]["bound"]), _numbers(new["criterion"]["bound"]), 1e-6, 0.0)}
+    pairs = {
+        "bound": (_numbers(old["criterion"]["bound"]), _numbers(new["criterion"]["bound"]), 1e-6, 0.0),
+        "floor": (_numbers(old["criterion"]["floor"]), _numbers(new["criterion"]["floor"]), 1e-6, 0.0),
+    }
     for name, line in _phrases(old, new):
         yield f"{name}: {line}"
     rounding = new["criterion"]["rounding"]
     noise = 0.0 if rounding else new["noise"]
     pairs["measured"] = (old["measured"], new["measured"], new["rtol"], noise)
     if old.get("control") and new.get("control"):
-        if old["control"]["name"] != new["control"]["name"]:
-            yield f"control is {old['control']['name']!r}, recomputed {new['control']['name']!r}"
+        for field in ("name", "passes"):
+            if old["control"][field] != new["control"][field]:
+                yield f"control {field} is {old['control'][field]!r}, recomputed {new['control'][field]!r}"
         pairs["control"] = (old["control"]["measured"], new["control"]["measured"], new["rtol"], noise)
     for name, (a, b, rtol, atol) in pairs.items():
         if a.keys() != b.keys():
