@@ -9,13 +9,9 @@
 # %% [markdown]
 # # Tools in ten minutes
 #
-# Near a minimum, what does one step of gradient descent do, what do a million do, and what changes when the step
-# shrinks to nothing, the coordinates change, or the gradient is noisy? Every chapter of this book asks some form of
-# these questions, so the answers stand here once, each on the smallest example that shows it.
-#
-# The answers are short because a quadratic comes apart into independent one-dimensional problems. What breaks them
-# is stated beside each: a step beyond $2/L$, a stationary point that is not a minimum, a start that is not
-# balanced, noise whose effect the continuous limit misses.
+# What does gradient descent do near a minimum, and what changes when the step shrinks to nothing, the coordinates
+# change, or the gradient is noisy? Every chapter of this book asks some form of this. The answers stand here once, each
+# on the smallest example that shows it, with what breaks it.
 #
 # You need linear algebra, the chain rule and the normal distribution. Afterwards you will be able to
 #
@@ -25,8 +21,7 @@
 # - compute how a change of parameters changes the path: $\dot\beta=-JJ^\top\nabla_\beta\mathcal L$;
 # - find the size of the cloud that noise keeps around a minimum.
 #
-# The letters are those of [Notation](../../book/notation.md). The page takes ten minutes to read and a few seconds
-# to run.
+# The letters are those of [Notation](../../book/notation.md).
 
 # %% tags=["colab", "remove-cell"]
 # On Colab only: fetch the library of this book. It replaces nothing that is installed there.
@@ -146,15 +141,15 @@ ledger.check(
     control=control("the factor exp(−ηλᵢ) of the flow", distance_to(small_step)),
     expected="holds",
 )
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The steepest direction sets the largest step, both set the speed.** Left and middle: the two directions of three runs, dots on the lines of the formula. A short step ($\\eta=0.05$) settles the steep direction at once and leaves the flat one slow; $\\eta=0.19$ makes the steep one jump from side to side; $\\eta=0.21$ (dashed, what breaks it) makes it grow. Right: the factor by which a step shrinks the error, measured, is the larger of $\\lvert1-\\eta L\\rvert$ and $\\lvert1-\\eta\\mu\\rvert$; it is least at $2/(L+\\mu)$ and reaches 1 at $2/L$.", "name": "fig-tools-in-ten-minutes-quadratic"}, "image": {"alt": "Three panels. In the first, the steep coordinate against steps: it drops to zero at once for the short step, alternates in sign and shrinks for the middle one, alternates and grows for the long dashed one. In the second, the flat coordinate decays smoothly, slowest for the short step. In the third, the error factor against the step size: dots follow the upper envelope of a V-shaped and a falling line."}}
-fig, axes = figures.subplots(1, 3)
-for ax, i, name, limits in ((axes[0], 0, "steep", (-4.5, 6.5)), (axes[1], 1, "flat", (0, 1.45))):
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The steepest direction sets the largest step, both set the speed.** Top and middle: the two directions of three runs, dots on the lines of the formula. A short step ($\\eta=0.05$) settles the steep direction at once and leaves the flat one slow; $\\eta=0.19$ makes the steep one jump from side to side; $\\eta=0.21$ (dashed, what breaks it) makes it grow. Bottom: the factor by which a step shrinks the error, measured, is the larger of $\\lvert1-\\eta L\\rvert$ and $\\lvert1-\\eta\\mu\\rvert$; it is least at $2/(L+\\mu)$ and reaches 1 at $2/L$.", "name": "fig-tools-in-ten-minutes-quadratic"}, "image": {"alt": "Three panels. In the first, the steep coordinate against steps: it drops to zero at once for the short step, alternates in sign and shrinks for the middle one, alternates and grows for the long dashed one. In the second, the flat coordinate decays smoothly, slowest for the short step. In the third, the error factor against the step size: dots follow the upper envelope of a V-shaped and a falling line."}}
+fig, axes = figures.subplots(3, 1, size=(5.8, 8.4))
+for ax, i, name, limits in ((axes[0], 0, "steep", (-4.5, 9.5)), (axes[1], 1, "flat", (0, 1.45))):
     for j, color in ((0, "C0"), (1, "C1")):
         ax.plot(range(16), z[:16, j, i], "o", color=color, markevery=1, label=f"η = {eta[j].item()}")
         ax.plot(range(1, 16), exact[:15, j, i], color=color, marker="", linewidth=1)
     figures.line_control(ax, range(16), z[:16, 2, i], label="η = 0.21")
-    ax.set(ylim=limits, xlabel="step k", ylabel=f"error along the {name} direction")
-    ax.legend()
+    ax.set(ylim=limits, xlabel="step k", ylabel=f"error, {name} direction")
+    ax.legend(loc="upper right")
 
 grid = torch.linspace(0.01, 0.23, 23, **like)[:, None]
 distance = (descend(grid, 60) - theta_star).norm(dim=-1)
@@ -163,7 +158,7 @@ axes[2].plot(grid, (1 - grid).abs(), marker="", label="|1 − ημ|")
 axes[2].plot(grid, distance[-1] / distance[-2], "k.", markevery=1, label="measured")
 figures.line_control(axes[2], [0.2, 0.2], [0, 1.3], label="η = 2/L")
 axes[2].set(ylim=(0, 2.0), xlabel="step size η", ylabel="error factor per step")
-axes[2].legend()
+axes[2].legend(loc="upper left", ncols=2)
 plt.show()
 
 # %% [markdown]
@@ -172,28 +167,29 @@ plt.show()
 # A loss that is not quadratic has no fixed eigenvalues. Convergence proofs get by with bounds on its curvature, and
 # three of them recur.
 #
-# - $\mathcal L$ is **$L$-smooth** if its gradient is $L$-Lipschitz. Then it lies below a parabola of curvature $L$
-#   at every point: with $\delta=\theta'-\theta$,
+# - $\mathcal L$ is **$L$-smooth** if its gradient is $L$-Lipschitz: with $\delta=\theta'-\theta$, it changes by at
+#   most $L\lVert\delta\rVert$. Then the loss lies below a parabola of curvature $L$ at every point:
 #   $\mathcal L(\theta')\le\mathcal L(\theta)+\nabla\mathcal L(\theta)^\top\delta+\tfrac L2\lVert\delta\rVert^2$.
 # - $\mathcal L$ is **$\mu$-strongly convex** if it lies above such a parabola of curvature $\mu>0$ at every point.
 #   It then has exactly one minimizer.
 # - $\mathcal L$ satisfies the **PL inequality** with constant $\mu>0$ {cite}`karimi2016linear` if
 #   $\tfrac12\lVert\nabla\mathcal L(\theta)\rVert^2\ge\mu\,(\mathcal L(\theta)-\mathcal L^\star)$ at every point:
-#   wherever the loss is above its infimum, the gradient is not small.
+#   wherever the loss is above its infimum $\mathcal L^\star$ (its greatest lower bound), the gradient is not small.
 #
-# Strong convexity implies PL with the same $\mu$: minimize the loss and its lower parabola, each over
-# $\theta'$, and compare. PL asks for less. It allows many minimizers and needs no convexity. Least squares with more parameters than samples is the
-# case to remember: not strongly convex, since the loss is flat along whole subspaces, yet PL with $\mu$ the
-# smallest *nonzero* eigenvalue of the Hessian.
+# Strong convexity implies PL with the same $\mu$: the lowest point of the lower parabola gives
+# $\mathcal L^\star\ge\mathcal L(\theta)-\lVert\nabla\mathcal L(\theta)\rVert^2/(2\mu)$. PL asks for less. It allows many
+# minimizers and needs no convexity. Least squares with more parameters than samples is the case to remember. It is not
+# strongly convex, since the loss is flat along whole subspaces, yet for independent samples PL holds with $\mu$ the
+# smallest *nonzero* eigenvalue of the Hessian: with residual $r=X\theta-y$,
+# $\lVert X^\top r\rVert^2\ge\sigma_n(X)^2\lVert r\rVert^2$.
 #
 # Smoothness and PL together already give the linear rate. With $\eta=1/L$ the upper parabola, evaluated at the next
-# iterate, and then PL give
+# iterate, and then PL give for the gap $\Delta_k=\mathcal L(\theta_k)-\mathcal L^\star$
 #
 # $$
 # \begin{aligned}
-# \mathcal L(\theta_{k+1})-\mathcal L^\star
-# &\le\mathcal L(\theta_k)-\mathcal L^\star-\tfrac1{2L}\lVert\nabla\mathcal L(\theta_k)\rVert^2\\
-# &\le\bigl(1-\tfrac\mu L\bigr)\bigl(\mathcal L(\theta_k)-\mathcal L^\star\bigr).
+# \Delta_{k+1}&\le\Delta_k-\tfrac1{2L}\lVert\nabla\mathcal L(\theta_k)\rVert^2\\
+# &\le\bigl(1-\tfrac\mu L\bigr)\,\Delta_k.
 # \end{aligned}
 # $$
 #
@@ -227,8 +223,8 @@ loss = wavy(arrives, 3.0)[0]
 assert (loss[1:] <= (1 - mu / 8) * loss[:-1]).all()  # the linear rate
 assert wavy(stuck, 8.0)[0][-1] > 8  # stopped far above the infimum 0
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**PL does not need convexity, but every valley must reach the bottom.** Left: a smooth, strongly convex loss between its two parabolas at one point. Middle: gradient descent with $\\eta=1/L$ (dots) passes the dents of $\\theta^2+3\\sin^2\\theta$ and arrives; on $\\theta^2+8\\sin^2\\theta$ (dashed, what breaks it) it stops in a valley above zero. Right: half the squared slope over the loss stays above a constant $\\mu$ for the first and falls to zero for the second.", "name": "fig-tools-in-ten-minutes-pl"}, "image": {"alt": "Three panels. Left, a convex curve that touches a wide parabola below it and a narrow one above it at one point. Middle, a dented curve with a single minimum, with dots that run down to it, and a dashed curve with a second valley in which dots pile up. Right, on a logarithmic axis, a curve that stays above a horizontal line and a dashed curve that dips to zero on both sides."}}
-fig, (left, middle, right) = figures.subplots(1, 3)
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**PL does not need convexity, but every valley must reach the bottom.** Top: a smooth, strongly convex loss between its two parabolas at one point. Middle: gradient descent with $\\eta=1/L$ (dots) passes the dents of $\\theta^2+3\\sin^2\\theta$ and arrives; on $\\theta^2+8\\sin^2\\theta$ (dashed, what breaks it) it stops in a valley above zero. Bottom: half the squared slope over the loss stays above a constant $\\mu$ for the first and falls to zero for the second.", "name": "fig-tools-in-ten-minutes-pl"}, "image": {"alt": "Three panels. Top, a convex curve that touches a wide parabola below it and a narrow one above it at one point. Middle, a dented curve with a single minimum, with dots that run down to it, and a dashed curve with a second valley in which dots pile up. Bottom, on a logarithmic axis, a curve that stays above a horizontal line and a dashed curve that dips to zero on both sides."}}
+fig, (left, middle, right) = figures.subplots(3, 1, size=(5.8, 8.8))
 x, at = torch.linspace(-3, 4, 300, **like), torch.tensor(1.5, **like)
 height, slope = 0.5 * at**2 + 3 * at.cosh().log(), at + 3 * at.tanh()
 left.plot(x, 0.5 * x**2 + 3 * x.cosh().log(), marker="", label="½θ² + 3 log cosh θ")
@@ -242,27 +238,27 @@ figures.line_control(middle, theta, wavy(theta, 8.0)[0], label="θ² + 8 sin²θ
 middle.plot(arrives, loss, "C0o", markevery=1)
 middle.plot(stuck, wavy(stuck, 8.0)[0], "o", color=figures.CONTROL_COLOR, markevery=1)
 middle.set(ylim=(-1, 28), xlabel="θ")
-middle.legend(loc="upper left")
+middle.legend(loc="upper center")
 right.semilogy(theta, steepness(theta, 3.0), marker="", label="θ² + 3 sin²θ")
 right.semilogy(theta, mu.expand(8000), marker="", label="μ")
 figures.line_control(right, theta, steepness(theta, 8.0), label="θ² + 8 sin²θ")
 right.set(ylim=(1e-4, 1e4), xlabel="θ", ylabel="½ slope² / loss")
-right.legend(loc="upper left")
+right.legend(loc="upper center", ncols=2)
 plt.show()
 
 # %% [markdown]
 # ## Gradient flow: the limit of small steps
 #
 # Let the step size go to zero while the product $t=\eta k$ stays fixed. Gradient descent becomes the **gradient
-# flow** $\dot\theta=-\nabla\mathcal L(\theta)$, of which it is the forward Euler discretization. The flow has no
-# step size left to tune, it never crosses itself, and along it the loss cannot rise:
+# flow** $\dot\theta=-\nabla\mathcal L(\theta)$, of which it is the forward Euler discretization: for a time $\eta$
+# keep the velocity, then look again. The flow has no step size left to tune, and along it the loss cannot rise:
 # $\tfrac{d}{dt}\mathcal L(\theta)=\nabla\mathcal L^\top\dot\theta=-\lVert\nabla\mathcal L(\theta)\rVert^2$.
-# So this book uses the flow when it asks *which* minimizer training finds, and returns to finite steps when it asks how fast, how stable or
-# how noisy.
+# So this book uses the flow when it asks *which* minimizer training finds, and returns to finite steps when it asks how
+# fast, how stable or how noisy.
 #
 # On a quadratic the two differ by their factors: $e^{-\lambda_i(H)t}$ against $(1-\eta\lambda_i(H))^{t/\eta}$. At a
-# fixed time the gap is proportional to $\eta$; halve the step, and gradient descent comes twice as close to the
-# flow. What the flow forgets is everything that a large step does: for it no step is too long, no direction jumps
+# fixed time the gap is to first order proportional to $\eta$: halve a small step, and gradient descent comes about twice
+# as close to the flow. What the flow forgets is what a large step does: for it no step is too long, no direction jumps
 # from side to side, and quantities that it conserves drift under real steps.
 #
 # A loss of two numbers shows such a quantity: $\mathcal L(u,v)=\tfrac12(uv-1)^2$. Its gradient is $(uv-1)\,(v,u)$,
@@ -284,9 +280,11 @@ descent = ensembles.iterate(rule, gradient, starts, 1024, record=range(1025)).va
 at_one = torch.stack([descent[2 ** (i + 2), i] for i in range(9)])  # after 1/eta steps
 target = flows.gradient_flow(velocity, start, [1.0]).values[-1]
 gap = (at_one - target).norm(dim=-1)
+halved = gap[:-1] / gap[1:]  # by half the step
+assert ((halved - 2).abs() < 4 * eta[:-1, 0]).all()
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Small steps shadow the flow; large ones end elsewhere.** Left: the flow keeps $u^2-v^2$ and follows a hyperbola to $uv=1$; gradient descent with $\\eta=1/4$ (dashed, what breaks it) leaves that hyperbola and ends at another minimizer, with $\\eta=1/16$ the difference is small. Right: the distance to the flow at time $t=1$ shrinks in proportion to the step size.", "name": "fig-tools-in-ten-minutes-flow"}, "image": {"alt": "Left, paths in the plane of u and v towards the curve u v equals one: a smooth flow, small steps close to it, and large dashed steps that arrive at a different point of the curve. Right, distance to the flow against step size on logarithmic axes, parallel to a line of slope one."}}
-fig, (left, right) = figures.subplots(1, 2)
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Small steps shadow the flow; large ones end elsewhere.** Top: the flow keeps $u^2-v^2$ and follows a hyperbola to $uv=1$; gradient descent with $\\eta=1/4$ (dashed, what breaks it) leaves that hyperbola and ends at another minimizer, with $\\eta=1/16$ the difference is small. Bottom: the distance to the flow at time $t=1$ shrinks in proportion to the step size, once that is small.", "name": "fig-tools-in-ten-minutes-flow"}, "image": {"alt": "Top, paths in the plane of u and v towards the curve u v equals one: a smooth flow, small steps close to it, and large dashed steps that arrive at a different point of the curve. Bottom, distance to the flow against step size on logarithmic axes, parallel to a line of slope one."}}
+fig, (left, right) = figures.subplots(2, 1, size=(5.8, 7.0))
 u = torch.linspace(0.55, 2.4, 100)
 left.plot(u, 1 / u, color="0.6", marker="", label="minimizers, uv = 1")
 left.plot(*flow.values.T, color="C0", marker="", label="gradient flow")
@@ -304,9 +302,11 @@ plt.show()
 # %% [markdown]
 # ## Other coordinates, another path
 #
-# Training moves $\theta$, but what a linear model computes depends on $\theta$ only through its weights
-# $\beta=g(\theta)$. Write $J=\partial\beta/\partial\theta$ for the Jacobian, of shape $(d_x,d)$. The chain rule,
-# used once for the loss and once for the motion, gives the identity to which this book returns in every part.
+# Training moves $\theta\in\mathbb R^d$, but what a linear model computes depends on $\theta$ only through its weights
+# $\beta=g(\theta)\in\mathbb R^{d_x}$. (Where $\beta=\theta$, we have $d=d_x$.) Write $J=\partial\beta/\partial\theta$ for
+# the Jacobian of the weights, so that $JJ^\top$ is $(d_x,d_x)$; the letter $\Theta$ is kept for the same product of the
+# outputs. The chain rule, used once for the loss and once for the motion, gives the identity to which this book returns
+# in every part.
 #
 # :::{prf:proposition} How the weights move
 # :label: tools-jjt
@@ -314,22 +314,23 @@ plt.show()
 #
 # $$\dot\beta=-JJ^\top\,\nabla_\beta\mathcal L(\beta).$$
 #
-# For $\theta=(u,v)$, $\beta=u\odot u-v\odot v$ and a balanced start $u_0=v_0=\alpha\mathbf 1$, the matrix is a
+# For $\theta=(u,v)$, $\beta=u\odot u-v\odot v$ and a *balanced* start, $u_0=v_0=\alpha\mathbf 1$, the matrix is a
 # function of the weights alone: $JJ^\top=4\,\mathrm{diag}\sqrt{\beta^2+4\alpha^4}$, with squares and root
 # entrywise.
 # :::
 #
 # *Why.* $\dot\beta=J\dot\theta=-J\,\nabla_\theta\mathcal L=-J\,J^\top\nabla_\beta\mathcal L$. In the example
-# $J=[\,2\,\mathrm{diag}(u),\,-2\,\mathrm{diag}(v)\,]$, hence $JJ^\top=4\,\mathrm{diag}(u^2+v^2)$. The flow
-# multiplies $u$ and $v$ by reciprocal factors, so $u\odot v$ keeps its first value $\alpha^2$, and
-# $(u^2+v^2)^2=(u^2-v^2)^2+4u^2v^2=\beta^2+4\alpha^4$.
+# $J=[\,2\,\mathrm{diag}(u),\,-2\,\mathrm{diag}(v)\,]$, hence $JJ^\top=4\,\mathrm{diag}(u^2+v^2)$. Since
+# $\dot u=-2u\odot\nabla_\beta\mathcal L$ and $\dot v=2v\odot\nabla_\beta\mathcal L$, the product $u\odot v$ is constant,
+# and from the balanced start it is $\alpha^2\mathbf 1$. So $(u^2+v^2)^2=(u^2-v^2)^2+4u^2v^2$ is
+# $\beta^2+4\alpha^4$.
 #
 # The parameterization acts as a matrix $P=JJ^\top$ in front of the gradient. It changes no function that the model
 # can express and no minimizer of the loss; it changes the path, and where there are many minimizers the path
 # decides which one is found.
 #
-# The check takes random points on the balanced set, $u_i=\alpha e^{s_i}$ and $v_i=\alpha e^{-s_i}$, and compares
-# the velocity found by automatic differentiation with the formula. What breaks the formula is a start with
+# The check takes random points with $u\odot v=\alpha^2\mathbf 1$, $u=\alpha e^s$ and $v=\alpha e^{-s}$ entrywise, and
+# compares the velocity found by automatic differentiation with the formula. What breaks the formula is a start with
 # $u_0\ne v_0$.
 
 
@@ -411,17 +412,18 @@ plt.show()
 # $$V=\frac{\eta\,\sigma^2}{h\,(2-\eta h)} .$$
 #
 # The continuous limit, the Ornstein-Uhlenbeck process $d\theta=-h\,\theta\,dt+\sqrt\eta\,\sigma\,dW$
-# {cite}`uhlenbeck1930theory`, has the stationary variance $\eta\sigma^2/(2h)$, which is too small by the factor
-# $1-\eta h/2$.
+# {cite}`uhlenbeck1930theory`, where the increments $dW$ are independent and normal with variance $dt$, has the stationary
+# (no longer changing) variance $\eta\sigma^2/(2h)$, which is too small by the factor $1-\eta h/2$.
 # :::
 #
-# *Why.* Solve $V=(1-\eta h)^2V+\eta^2\sigma^2$. For the process, one step of length $\eta$ has the same mean and
-# variance as the update to first order in $\eta$; its own balance is $0=-2hV+\eta\sigma^2$.
+# *Why.* $V$ solves $V=(1-\eta h)^2V+\eta^2\sigma^2$, and the variances $V_k$ approach it:
+# $V_{k+1}-V=(1-\eta h)^2(V_k-V)$. Over a time $\eta$ the process moves like the update, to first order. In a time $dt$
+# its variance changes by $-2hV\,dt+\eta\sigma^2\,dt$, which is zero at $\eta\sigma^2/(2h)$.
 #
-# Two readings of the formula matter later. The cloud shrinks with the step size, not with time: a constant step
-# never converges, and a decaying one does. And the cloud is narrow in steep directions and wide in flat ones, in
-# such a way that the loss it costs, $\tfrac12hV=\eta\sigma^2/(2(2-\eta h))\approx\eta\sigma^2/4$, is nearly the
-# same for every curvature.
+# Two readings of the formula matter later. The cloud shrinks with the step size, not with time: with a constant step
+# the iterates never settle. And the cloud is narrow in steep directions and wide in flat ones, in such a way that the
+# loss it costs, $\tfrac12hV=\eta\sigma^2/(2(2-\eta h))$, is for small $\eta h$ nearly the same, $\eta\sigma^2/4$, for
+# every curvature.
 #
 # The check runs many independent chains at $\eta h=\tfrac12$, where the exact formula exceeds the continuous one by
 # the factor $4/3$.
@@ -448,8 +450,8 @@ ledger.check(
     control=control("the Ornstein-Uhlenbeck process, sampled exactly", process),
     expected="holds",
 )
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Noise keeps a cloud around the minimum, wider than the continuous limit says.** Left: one chain at $\\eta h=1/10$, started at 3; it forgets its start within a few times $1/(\\eta h)$ steps and then fills a band of two standard deviations. Right: variance of 4,000 chains at six step sizes (dots, $h=\\sigma=1$) on the exact curve; the Ornstein-Uhlenbeck value (dashed, what breaks it) falls visibly short from $\\eta h=1/2$ on.", "name": "fig-tools-in-ten-minutes-noise"}, "image": {"alt": "Left, a noisy path that falls from three to zero and then fluctuates inside a shaded band. Right, variance against step size: dots on a curve that bends upwards, above a dashed straight line."}}
-fig, (left, right) = figures.subplots(1, 2)
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Noise keeps a cloud around the minimum, wider than the continuous limit says.** Top: one chain at $\\eta h=1/10$, started at 3, reaches a band of two standard deviations and stays in it about 95 % of the time. Bottom: variance of 4,000 chains at six step sizes (dots, $h=\\sigma=1$) on the exact curve; the continuous limit (dashed), which lacks the effect of finite steps, falls short.", "name": "fig-tools-in-ten-minutes-noise"}, "image": {"alt": "Top, a noisy path that falls from three to zero and then fluctuates inside a shaded band. Bottom, variance against step size: dots on a curve that bends upwards, above a dashed straight line."}}
+fig, (left, right) = figures.subplots(2, 1, size=(5.8, 6.4))
 noise = run.generator("figure")
 sizes = torch.tensor([0.1, 0.25, 0.5, 0.75, 1.0, 1.4], dtype=run.dtype)[:, None]
 theta = torch.full((6, 4000), 3.0, dtype=run.dtype)
@@ -460,12 +462,12 @@ for _ in range(200):
 band = 2 * math.sqrt(0.1 / 1.9)
 left.plot(one, marker="", linewidth=1, label="one chain")
 left.axhspan(-band, band, alpha=0.2, label="±2 √V")
-left.set(xlabel="step k", ylabel="distance to the minimum")
+left.set(xlabel="step k", ylabel="position, the minimum at 0")
 left.legend()
 h = torch.linspace(0.01, 1.5, 100)
 right.plot(sizes, theta.var(dim=1), "ko", markevery=1, label="measured")
 right.plot(h, h / (2 - h), marker="", label="exact, η/(2 − η)")
-figures.line_control(right, h, h / 2, label="continuous limit, η/2")
+figures.line_control(right, h, h / 2).set_label("without the effect: η/2")
 right.set(xlabel="step size η", ylabel="variance V")
 right.legend()
 plt.show()
@@ -475,8 +477,8 @@ plt.show()
 #
 # 1. On a quadratic, direction $i$ shrinks by $1-\eta\lambda_i(H)$ per step; steps beyond $2/L$ diverge.
 # 2. Smooth and PL is enough for the rate $1-\mu/L$. PL needs neither convexity nor a unique minimizer.
-# 3. Gradient flow is gradient descent with $\eta\to0$, and differs from it by an amount proportional to $\eta$ at
-#    any fixed time.
+# 3. Gradient flow is gradient descent with $\eta\to0$; at a fixed time the gap is to first order proportional to
+#    $\eta$.
 # 4. A parameterization $\beta=g(\theta)$ puts $P=JJ^\top$ in front of the gradient: same functions, another path.
 # 5. Noise of variance $\sigma^2$ keeps a cloud of variance $\eta\sigma^2/(h(2-\eta h))$ in a direction of curvature
 #    $h$.

@@ -106,7 +106,11 @@ class Row(NamedTuple):
 
 
 def use_style() -> None:
-    """Give every later figure the book's look; whatever style was set before is dropped."""
+    """Give every later figure the book's look; whatever style was set before is dropped.
+
+    A line carries a few markers, not one a point; where every point counts (scatter, a handful of values) pass
+    `markevery=1` to `plot`.
+    """
     plt.style.use(["default", STYLE])
 
 
@@ -189,14 +193,23 @@ def band(
     return Band(line, mean, low, high)
 
 
-def line_control(ax: Axes, x: Numbers, y: Numbers, *, label: str | None = None, **options: Any) -> Line2D:
-    """Draw a control: dashed and grey, named "what breaks it" and, if given, by its own name.
+def line_control(
+    ax: Axes,
+    x: Numbers,
+    y: Numbers,
+    *,
+    label: str | None = None,
+    role: str = "what breaks it",
+    **options: Any,
+) -> Line2D:
+    """Draw a control: dashed and grey, named by its role and, if given, by its own name.
 
     Args:
         ax: Where to draw.
         x: Positions, shape (points,).
         y: Values, shape (points,).
         label: What is broken, in a few words.
+        role: What the line is for; "without the effect" where the control removes one.
         **options: Passed on to `ax.plot`; they win over the defaults.
 
     Raises:
@@ -205,7 +218,7 @@ def line_control(ax: Axes, x: Numbers, y: Numbers, *, label: str | None = None, 
     x, y = _array(x), _array(y)
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(f"x and y have shapes {x.shape} and {y.shape}: expected (points,) for both")
-    name = "what breaks it" if label is None else f"what breaks it: {label}"
+    name = role if label is None else f"{role}: {label}"
     look = {"color": CONTROL_COLOR, "linestyle": "--", "marker": "", "label": name}
     (line,) = ax.plot(x, y, **(look | options))
     return line
