@@ -1,0 +1,24 @@
+"""Noise that never stops: stochastic differential equations, noisy gradient steps, and the clouds they keep.
+
+Two kinds of object, side by side so that they can be compared: a **chain**, the iteration with its finite step, and
+the **diffusion** that it approaches as the step goes to zero. Paths have the shape `(R, *batch, d)`, recorded times
+first, as everywhere in this library; parallel chains are batch axes.
+"""
+
+from learning_dynamics.diffusions.euler_maruyama import euler_maruyama
+from learning_dynamics.diffusions.label_noise import label_noise_gradient
+from learning_dynamics.diffusions.ornstein_uhlenbeck import OrnsteinUhlenbeck
+from learning_dynamics.diffusions.stationary import (
+    chain_covariance,
+    chain_covariance_path,
+    diffusion_covariance,
+)
+
+__all__ = [
+    "OrnsteinUhlenbeck",
+    "chain_covariance",
+    "chain_covariance_path",
+    "diffusion_covariance",
+    "euler_maruyama",
+    "label_noise_gradient",
+]

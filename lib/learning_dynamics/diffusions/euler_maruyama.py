@@ -1,0 +1,76 @@
+"""The Euler-Maruyama method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+
+def euler_maruyama(
+    drift: Callable[[Tensor, float], Tensor],
+    diffusion: Callable[[Tensor, float], Tensor],
+    x0: Tensor,
+    time_step: float,
+    steps: int,
+    generator: torch.Generator,
+    record: Iterable[int] | None = None,
+) -> Tensor:
+    r"""Return approximate paths of :math:`dx=a(x,t)\,dt+b(x,t)\,dW`.
+
+    .. math:: x_{k+1}=x_k+h\,a(x_k,kh)+\sqrt h\,b(x_k,kh)\,\epsilon_k,\qquad\epsilon_k\sim\mathcal N(0,I)
+
+    Weak order 1; strong order 1/2, and 1 where b does not depend on x. Linear drift with constant noise needs no
+    such approximation: see `OrnsteinUhlenbeck`.
+
+    Source: Maruyama (1955); Kloeden and Platen (1992), Numerical Solution of SDEs, sec. 10.2.
+
+    Args:
+        drift: `drift(x, t) -> (*batch, d)`.
+        diffusion: `diffusion(x, t)`: `(*batch, d)`, one independent noise per coordinate (or anything that
+            broadcasts to it), or `(*batch, d, m)`, a matrix for m noises.
+        x0: `(*batch, d)`, the starts; dtype and device are kept.
+        time_step: h > 0.
+        steps: number of steps, >= 0.
+        generator: a generator on the CPU.
+        record: increasing step numbers to keep; all if left out.
+
+    Returns:
+        `(R, *batch, d)`, the states after the recorded numbers of steps.
+
+    Raises:
+        ValueError: a number is out of range, or `drift` or `diffusion` returns a shape that does not fit.
+    """
+    if not 0 < time_step < math.inf:
+        raise ValueError(f"time_step = {time_step}; allowed: finite, > 0")
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ValueError(f"steps = {steps!r}; allowed: an integer >= 0")
+    recorded = tuple(range(steps + 1)) if record is None else tuple(int(k) for k in record)
+    if not recorded or list(recorded) != sorted({*recorded}) or recorded[0] < 0 or recorded[-1] > steps:
+        raise ValueError(f"record = {recorded}; allowed: increasing step numbers from 0 to {steps}")
+    x, wanted, path = x0, set(recorded), []
+    for k in range(steps + 1):
+        if k in wanted:
+            path.append(x)
+        if k == steps:
+            break
+        t = k * time_step
+        moved = x + time_step * drift(x, t) + math.sqrt(time_step) * _noise(diffusion(x, t), x, generator)
+        if moved.shape != x.shape:
+            raise ValueError(f"drift returned a shape that turns {tuple(x.shape)} into {tuple(moved.shape)}")
+        x = moved
+    return torch.stack(path)
+
+
+def _noise(b: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+    """Return b times standard normal numbers, `b (*batch, d)` entrywise or `b (*batch, d, m)` as a matrix."""
+    if b.ndim == x.ndim + 1 and b.shape[-2] == x.shape[-1]:
+        fresh = torch.randn((*x.shape[:-1], b.shape[-1]), generator=generator, dtype=x.dtype).to(x.device)
+        return (b @ fresh[..., None]).squeeze(-1)
+    if b.ndim > x.ndim:
+        raise ValueError(
+            f"diffusion returned the shape {tuple(b.shape)}; allowed: {tuple(x.shape)}, or that with a last axis m"
+        )
+    return b * torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)

@@ -1,0 +1,85 @@
+"""Stochastic gradients of the square loss whose labels are perturbed anew at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from learning_dynamics.ensembles import Gradient
+
+Predict = Callable[[Tensor], Tensor]
+"""`predict(theta)`: the outputs on all n samples, `(*batch, n)` from `theta (*batch, d)`."""
+
+
+def label_noise_gradient(
+    predict: Predict,
+    y: Tensor,
+    sigma: float | Tensor,
+    generator: torch.Generator,
+    *,
+    batch_size: int | None = None,
+    noise: Literal["signs", "normal"] = "normal",
+    pullback: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> Gradient:
+    r"""Return a gradient for `ensembles.iterate`: every chain of the batch draws samples and label noise of its own.
+
+    .. math:: g_k=\frac1b\sum_{i\in B_k}\bigl(f_i(\theta)-y_i-\xi_i\bigr)\,\nabla f_i(\theta),\qquad
+        \mathbb E\,\xi_i^2=\sigma^2
+
+    The batch is drawn with replacement; without a batch size all n samples are used, each once.
+
+    Source: Blanc et al. (2020); Damian, Ma and Lee (2021).
+
+    Args:
+        predict: `predict(theta) -> (*batch, n)`.
+        y: `(n,)`, or anything that broadcasts against the outputs.
+        sigma: standard deviation of the label noise, >= 0; a number or a tensor `(*batch, 1)`.
+        generator: a generator on the CPU.
+        batch_size: b >= 1; all samples if left out.
+        noise: +sigma or -sigma with equal probability, or normal.
+        pullback: `pullback(theta, e)`, the sum of e_i times the gradient of f_i, `(*batch, d)` from `e (*batch, n)`;
+            by automatic differentiation if left out (chains must not interact in `predict`).
+
+    Returns:
+        `gradient(theta, k)`, `(*batch, d)`.
+
+    Raises:
+        ValueError: sigma is negative, the batch size is less than 1, or the kind of noise is unknown.
+    """
+    if not bool((torch.as_tensor(sigma) >= 0).all()):
+        raise ValueError(f"sigma = {sigma!r}; allowed: >= 0")
+    if batch_size is not None and (isinstance(batch_size, bool) or batch_size < 1):
+        raise ValueError(f"batch_size = {batch_size!r}; allowed: an integer >= 1, or None for all samples")
+    if noise not in ("signs", "normal"):
+        raise ValueError(f"noise = {noise!r}; allowed: 'signs' or 'normal'")
+
+    def gradient(theta: Tensor, k: int) -> Tensor:
+        residual = predict(theta) - y
+        if batch_size is None:
+            error = (residual - sigma * _draw(residual.shape, residual, noise, generator)) / residual.shape[
+                -1
+            ]
+        else:  # one noise a place in the batch, not a sample: a sample drawn twice has two labels
+            shape = (*residual.shape[:-1], batch_size)
+            rows = torch.randint(residual.shape[-1], shape, generator=generator).to(residual.device)
+            drawn = residual.gather(-1, rows) - sigma * _draw(shape, residual, noise, generator)
+            error = torch.zeros_like(residual).scatter_add_(-1, rows, drawn / batch_size)
+        return _by_autograd(predict, theta, error) if pullback is None else pullback(theta, error)
+
+    return gradient
+
+
+def _draw(shape: Sequence[int], like: Tensor, noise: str, generator: torch.Generator) -> Tensor:
+    if noise == "normal":
+        return torch.randn(*shape, generator=generator, dtype=like.dtype).to(like.device)
+    return (2 * torch.randint(2, tuple(shape), generator=generator) - 1).to(like)
+
+
+def _by_autograd(predict: Predict, theta: Tensor, error: Tensor) -> Tensor:
+    with torch.enable_grad():
+        leaf = theta.detach().requires_grad_()
+        (pulled,) = torch.autograd.grad((predict(leaf) * error.detach()).sum(), leaf)
+    return pulled
