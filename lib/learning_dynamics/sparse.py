@@ -236,7 +236,7 @@ def recovery_error(log_theta: Tensor, truth: Tensor) -> Tensor:
 
 
 def log_start(alpha: float | Sequence[float] | Tensor, d: int, like: Tensor) -> Tensor:
-    """Return the logarithms of the starts alpha (1, ..., 1), `(starts, d)`, in the dtype and on the device of `like`.
+    """Return the logarithms of the starts alpha (1, ..., 1), `(starts, d)`, of the dtype and device of `like`.
 
     Raises:
         ValueError: a scale is not positive and finite.

@@ -228,6 +228,14 @@ def test_the_suite_reports_a_failing_part(
     assert out.rstrip().endswith("1 passed, 1 failed") and "FAILED" in out
 
 
+def test_an_old_python_is_told_what_is_needed() -> None:
+    source = (ROOT / "tools" / "check_python.py").read_text()
+    code = f"import sys; sys.version_info = (3, 9, 1); exec({source!r})"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("This book needs Python 3.11, 3.12 or 3.13; this is 3.9.1.")
+
+
 MAKE = """\
 import os, sys, torch
 from learning_dynamics import results

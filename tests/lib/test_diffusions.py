@@ -257,6 +257,15 @@ def test_signs_take_exactly_the_enumerated_values() -> None:
     assert gap.values.max() < 1e-12 and len(gap.indices.unique()) == 8
 
 
+def test_full_batch_signs_take_exactly_the_enumerated_values() -> None:
+    theta = torch.tensor([0.5, -1.0, 1.2]).double()
+    drawn = df.label_noise_gradient(squares, Y, 0.8, generator(), noise="signs")(theta.expand(500, 3), 0)
+    signs = torch.tensor(list(itertools.product((-1.0, 1.0), repeat=4))).double()
+    possible = (squares(theta) - Y - 0.8 * signs) @ (2 * theta * X) / 4
+    gap = (drawn[:, None] - possible).abs().amax(-1).min(-1)
+    assert gap.values.max() < 1e-12 and len(gap.indices.unique()) == 16
+
+
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.integers(0, 1000))
 def test_product_law_holds_on_every_path(seed: int) -> None:
