@@ -220,3 +220,13 @@ def test_bad_problems_are_refused() -> None:
         entropy.from_parameters(torch.ones(3), torch.tensor([1.0, 0.0, 1.0]))
     with pytest.raises(ValueError, match="negative has shape"):
         entropy.from_parameters(torch.ones(3), torch.ones(2))
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_the_continuation_follows_the_tangent(shift: float) -> None:
+    X, y = instance(19)
+    start = shift * torch.linspace(-1, 1, 9, dtype=DOUBLE)
+    level = torch.full_like(start, math.log(0.2))
+    one, two = (entropy.least_potential(X, y, a.exp(), start).dual for a in (level, level - 1e-3))
+    missed = entropy._predict(X, one, level, level - 1e-3, start) - two
+    assert missed.norm() < 1e-2 * (two - one).norm()
