@@ -11,12 +11,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import grad, grad_and_value, vmap
 
-from learning_dynamics.optimizers import Rule
+from learning_dynamics.optimizers import LossRule, Rule
 
 Gradient = Callable[[Tensor, int], Tensor]
 """`gradient(theta, k)`: the gradient `(*batch, d)` at `theta (*batch, d)` that step number k uses."""
+
+Oracle = Callable[[Tensor, int], Tensor | tuple[Tensor, Tensor]]
+"""A gradient, or a pair: `oracle(theta, k)` returns the loss `(*batch)` and the gradient `(*batch, d)`."""
 
 
 class Trajectory(NamedTuple):
@@ -28,12 +31,15 @@ class Trajectory(NamedTuple):
             infinite wherever the run had diverged.
         diverged: `(*batch)` bool, whether the run left the finite numbers at or before the last step.
         last: `(*batch, d)`, the iterates after the last step; infinite where the run diverged.
+        watched: `(R, *batch, ...)`, what `watch` returned there; infinite wherever the run had diverged.
+            None without `watch`.
     """
 
     steps: Tensor
     values: Tensor
     diverged: Tensor
     last: Tensor
+    watched: Tensor | None = None
 
 
 def log_spaced(steps: int, per_decade: int = 20) -> tuple[int, ...]:
@@ -57,12 +63,13 @@ def log_spaced(steps: int, per_decade: int = 20) -> tuple[int, ...]:
 
 
 def iterate(
-    rule: Rule[Any],
-    gradient: Gradient,
+    rule: Rule[Any] | LossRule[Any],
+    gradient: Oracle,
     theta0: Tensor,
     steps: int,
     record: Iterable[int] | None = None,
     observe: Callable[[Tensor], Tensor] | None = None,
+    watch: Callable[[Any], Tensor] | None = None,
 ) -> Trajectory:
     """Take `steps` steps of an update rule in every run of a batch and record some of the iterates.
 
@@ -74,7 +81,8 @@ def iterate(
     Args:
         rule: the update rule, see `learning_dynamics.optimizers`.
         gradient: `gradient(theta, k) -> (*batch, d)`; k = 0, 1, ... lets it be stochastic. `batched` makes
-            one from the loss of a single run.
+            one from the loss of a single run. It may return `(loss (*batch), gradient)`; rules that read the
+            loss need it, the others ignore it.
         theta0: `(*batch, d)`, the starts; its dtype and device are kept.
         steps: number of steps, >= 0.
         record: increasing step numbers between 0 and `steps`; `log_spaced(steps)` if left out. Number k is
@@ -82,10 +90,13 @@ def iterate(
         observe: maps `theta (*batch, d)` to what is recorded, `(*batch, ...)`; the iterate itself if left
             out. A diverged run is shown to it at its start, so that it never meets a number that is not
             finite.
+        watch: maps the rule's state to what else is recorded, `(*batch, ...)`, such as the step size:
+            `lambda state: state.step_size`. Record number k is the state after k steps.
 
     Raises:
         ValueError: `steps` or `record` is out of range, or `rule` and `gradient` change the shape of
-            `theta0`, or `observe` drops the batch axes.
+            `theta0`, or `observe` or `watch` drops the batch axes, or the rule reads the loss and `gradient`
+            does not return it.
     """
     _require_count("steps", steps, 0)
     recorded = log_spaced(steps) if record is None else tuple(int(k) for k in record)
@@ -95,7 +106,7 @@ def iterate(
         )
 
     theta, state = theta0, rule.start(theta0)
-    wanted, values = set(recorded), []
+    wanted, values, watched = set(recorded), [], []
     for k in range(steps + 1):
         if k in wanted:
             finite = torch.isfinite(theta).all(-1)
@@ -103,8 +114,10 @@ def iterate(
             if observe is not None:
                 seen = observe(torch.where(finite[..., None], theta, theta0))
             values.append(_infinite_unless(finite, seen))
+            if watch is not None:
+                watched.append(_infinite_unless(finite, watch(state), "watch"))
         if k < steps:
-            theta, state = rule.step(theta, gradient(theta, k), state)
+            theta, state = _step(rule, theta, gradient(theta, k), state)
             if theta.shape != theta0.shape:
                 raise ValueError(
                     f"theta0 has shape {tuple(theta0.shape)}; allowed: the shape {tuple(theta.shape)} that the rule's "
@@ -116,10 +129,11 @@ def iterate(
         torch.stack(values),
         ~finite,
         _infinite_unless(finite, theta),
+        None if watch is None else torch.stack(watched),
     )
 
 
-def batched(loss: Callable[..., Tensor], *per_run: Tensor) -> Gradient:
+def batched(loss: Callable[..., Tensor], *per_run: Tensor, with_loss: bool = False) -> Oracle:
     """Make the gradient of an ensemble from the loss of one run, by `torch.func.vmap` over `torch.func.grad`.
 
     The slow, obviously right twin is a loop over the runs with `torch.autograd.grad`; a gradient written by
@@ -129,20 +143,23 @@ def batched(loss: Callable[..., Tensor], *per_run: Tensor) -> Gradient:
         loss: `loss(theta, *data) -> ()` of one run, `theta (d)`.
         per_run: tensors `(*batch, ...)`, handed to `loss` one run at a time. What all runs share need not be
             given: `loss` may close over it, or expand it (`X.expand(seeds, *X.shape)` copies nothing).
+        with_loss: return the loss too, for rules that read it.
 
     Returns:
-        `gradient(theta, k)`, `(*batch, d)` from `theta (*batch, d)`; it does not depend on k. For
+        `gradient(theta, k)`, `(*batch, d)` from `theta (*batch, d)`, or with `with_loss` the pair of the loss
+        `(*batch)` and the gradient; it does not depend on k. For
         minibatches, call `batched` on the batch of step k: `lambda theta, k: batched(loss, X[:, rows[k]],
         y[:, rows[k]])(theta, k)`.
     """
 
-    def gradient(theta: Tensor, k: int) -> Tensor:
-        of_batch = grad(loss)
+    def oracle(theta: Tensor, k: int) -> Tensor | tuple[Tensor, Tensor]:
+        of_batch = grad_and_value(loss) if with_loss else grad(loss)
         for _ in theta.shape[:-1]:
             of_batch = vmap(of_batch)
-        return of_batch(theta, *per_run)
+        found = of_batch(theta, *per_run)
+        return found[::-1] if with_loss else found
 
-    return gradient
+    return oracle
 
 
 def stack_over_seeds(make: Callable[[int], Sequence[Tensor]], seeds: Iterable[int]) -> tuple[Tensor, ...]:
@@ -170,12 +187,27 @@ def stack_over_seeds(make: Callable[[int], Sequence[Tensor]], seeds: Iterable[in
     return tuple(torch.stack(of_all_seeds) for of_all_seeds in zip(*made, strict=True))
 
 
-def _infinite_unless(finite: Tensor, values: Tensor) -> Tensor:
+def _step(
+    rule: Rule[Any] | LossRule[Any], theta: Tensor, found: Tensor | tuple[Tensor, Tensor], state: Any
+) -> tuple[Tensor, Any]:
+    """Take one step with what the oracle returned."""
+    loss, gradient = found if isinstance(found, tuple) else (None, found)
+    if not getattr(rule, "needs_loss", False):
+        return rule.step(theta, gradient, state)
+    if loss is None:
+        raise ValueError(
+            f"gradient returned no loss; allowed for {type(rule).__name__}: the pair (loss, gradient), as from "
+            "batched(loss, with_loss=True)"
+        )
+    return rule.step(theta, gradient, state, loss)
+
+
+def _infinite_unless(finite: Tensor, values: Tensor, name: str = "observe") -> Tensor:
     """Return `values (*batch, ...)` with infinity in the runs that are not `finite (*batch)`."""
     batch = finite.shape
     if values.shape[: len(batch)] != batch:
         raise ValueError(
-            f"observe returned the shape {tuple(values.shape)}; allowed: {tuple(batch)} and what follows"
+            f"{name} returned the shape {tuple(values.shape)}; allowed: {tuple(batch)} and what follows"
         )
     return torch.where(finite.reshape(*batch, *[1] * (values.ndim - len(batch))), values, torch.inf)
 

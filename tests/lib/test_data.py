@@ -396,6 +396,11 @@ def test_libsvm_text_is_read(tmp_path: Path) -> None:
         ("1 5:1\n", 4, "not in LIBSVM format"),
         ("", None, "a"),
         ("# nothing\n", 3, "holds no sample"),
+        ("1 1:1 1:2\n", None, "not in LIBSVM format"),
+        ("1 1\n", None, "not in LIBSVM format"),
+        ("1 99999999999:1\n", 4, "not in LIBSVM format"),
+        ("1 1:nan\n", None, "holds a number that is not finite"),
+        ("inf 1:1\n", None, "holds a number that is not finite"),
         ("1 1:1\n", 0, "features=0: expected an integer >= 1"),
     ],
 )

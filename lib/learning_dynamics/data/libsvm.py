@@ -19,15 +19,18 @@ def read(path: Path | str, features: int | None = None) -> tuple[np.ndarray, np.
         Inputs (n, features) and targets (n,), float64, the targets as they stand in the file.
 
     Raises:
-        ValueError: A line is not in the format, an index exceeds `features`, or the file holds no sample.
+        ValueError: A line is not in the format, an index exceeds `features`, a number is not finite, or the file
+            holds no sample.
     """
     path = Path(path)
     if features is not None and (isinstance(features, bool) or features < 1):
         raise ValueError(f"features={features!r}: expected an integer >= 1")
     try:
         inputs, targets = load_svmlight_file(str(path), n_features=features, zero_based=False)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{path.name}: not in LIBSVM format: {error}") from error
     if not len(targets):
         raise ValueError(f"{path.name}: holds no sample")
+    if not (np.isfinite(inputs.data).all() and np.isfinite(targets).all()):
+        raise ValueError(f"{path.name}: holds a number that is not finite")
     return inputs.toarray(), targets

@@ -21,27 +21,51 @@ StepSize = Hyperparameter | Callable[[int], Hyperparameter]
 """A hyper-parameter, or a schedule: a function of the step number 0, 1, 2, ... that returns one."""
 
 
+Schedule = Hyperparameter | Callable[[int], Hyperparameter]
+"""A hyper-parameter that need not be a step size, or a function of the step number that returns one."""
+
+
 def require(name: str, value: object, low: float, below: float = math.inf) -> None:
     """Check that every entry of a hyper-parameter lies in `[low, below)`.
 
     Args:
         name: the argument's name, for the message.
         value: the hyper-parameter.
-        low: least allowed value.
+        low: least allowed value; minus infinity means any finite value.
         below: the values stay strictly below this one; infinity means any finite value.
 
     Raises:
         ValueError: the value is no real number or tensor, lies outside, is not finite, or has a last axis
             longer than one.
     """
-    allowed = f"finite, >= {low}" + (f" and < {below}" if below < math.inf else "")
+    allowed = (
+        "finite"
+        + (f", >= {low}" if low > -math.inf else "")
+        + (f" and < {below}" if below < math.inf else "")
+    )
     if isinstance(value, Tensor):
         _require_no_coordinates(name, value)
-        inside = bool(((value >= low) & (value < below)).all())
+        inside = bool(((value >= low) & (value < below) & value.isfinite()).all())
     else:
-        inside = isinstance(value, Real) and low <= value < below
+        inside = isinstance(value, Real) and low <= value < below and value > -math.inf
     if not inside:
         raise ValueError(f"{name} = {value!r}; allowed: {allowed}")
+
+
+def require_positive(name: str, value: object, finite: bool = True) -> None:
+    """Check that every entry of a hyper-parameter is > 0, and finite unless `finite` is false.
+
+    Raises:
+        ValueError: the value is no real number or tensor, lies outside, or has a last axis longer than one.
+    """
+    top = math.inf if finite else math.nan
+    if isinstance(value, Tensor):
+        _require_no_coordinates(name, value)
+        inside = bool(((value > 0) & (value != top)).all())
+    else:
+        inside = isinstance(value, Real) and value > 0 and value != top
+    if not inside:
+        raise ValueError(f"{name} = {value!r}; allowed: > 0{' and finite' if finite else ''}")
 
 
 def require_step_size(step_size: StepSize) -> None:
@@ -61,11 +85,20 @@ def step_size_at(step_size: StepSize, step: int, theta: Tensor) -> Hyperparamete
     Raises:
         ValueError: a schedule returned a tensor whose last axis is longer than one.
     """
-    if callable(step_size):
-        step_size = step_size(step)
-        if isinstance(step_size, Tensor):
-            _require_no_coordinates("step_size", step_size)
-    return like(step_size, theta)
+    return value_at("step_size", step_size, step, theta)
+
+
+def value_at(name: str, value: Schedule, step: int, theta: Tensor) -> Hyperparameter:
+    """Return the value of a hyper-parameter or schedule at step number `step`, in the dtype of `theta`.
+
+    Raises:
+        ValueError: a schedule returned a tensor whose last axis is longer than one.
+    """
+    if callable(value):
+        value = value(step)
+        if isinstance(value, Tensor):
+            _require_no_coordinates(name, value)
+    return like(value, theta)
 
 
 def _require_no_coordinates(name: str, value: Tensor) -> None:

@@ -23,3 +23,33 @@ class Rule(Protocol[State]):
     def step(self, theta: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
         """Return `theta` and the state after one step with the gradient `(*batch, d)` taken at `theta`."""
         ...
+
+
+class LossRule(Protocol[State]):
+    """An update rule that reads the loss too: a `Rule` whose step takes the loss at `theta` as well.
+
+    `needs_loss` is how `ensembles.iterate` tells the two apart.
+    """
+
+    needs_loss: bool
+
+    def start(self, theta: Tensor) -> State:
+        """Return the state before the first step from `theta (*batch, d)`."""
+        ...
+
+    def step(self, theta: Tensor, gradient: Tensor, state: State, loss: Tensor) -> tuple[Tensor, State]:
+        """Return `theta` and the state after one step with gradient and loss `(*batch)` taken at `theta`."""
+        ...
+
+
+def as_column(loss: Tensor, theta: Tensor) -> Tensor:
+    """Return the loss `(*batch)` as `(*batch, 1)`, in the dtype of `theta (*batch, d)`.
+
+    Raises:
+        ValueError: there is not one loss for each run.
+    """
+    if loss.shape != theta.shape[:-1]:
+        raise ValueError(
+            f"loss has shape {tuple(loss.shape)}; allowed: one per run, {tuple(theta.shape[:-1])}"
+        )
+    return loss[..., None].to(theta)

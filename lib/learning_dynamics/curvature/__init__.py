@@ -1,0 +1,59 @@
+"""Curvature of a model's loss as linear operators: products without the matrix.
+
+    law = curvature.Categorical()
+    G = curvature.GaussNewton(model, law, inputs, targets)
+    G @ v, G.trace(), G.top_eigenvalues(3), G.solve(gradient, damping=1e-3).x
+
+A model is a `torch.nn.Module` or a pair `(f, theta)` with `f(theta, x)` a formula for one input. Every matrix is the
+mean over the samples, acts on the flat vector of the parameters (in the order of `model.parameters()`), and stands
+at the parameters as they were when it was made.
+"""
+
+from learning_dynamics.curvature.conjugate_gradient import Solution, conjugate_gradient
+from learning_dynamics.curvature.gauss_newton import EmpiricalFisher, Fisher, GaussNewton
+from learning_dynamics.curvature.gradients import loss_and_gradient, per_sample_gradients
+from learning_dynamics.curvature.hessian import Hessian
+from learning_dynamics.curvature.jacobian import Jacobian
+from learning_dynamics.curvature.lanczos import (
+    Eigenpairs,
+    SpectralDensity,
+    Tridiagonal,
+    lanczos,
+    spectral_density,
+    top_eigenpairs,
+)
+from learning_dynamics.curvature.linear_operator import LinearOperator, SymmetricOperator
+from learning_dynamics.curvature.output_laws import (
+    Bernoulli,
+    Categorical,
+    HeteroscedasticGaussian,
+    OutputLaw,
+    Poisson,
+    SquaredError,
+)
+
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Eigenpairs",
+    "EmpiricalFisher",
+    "Fisher",
+    "GaussNewton",
+    "Hessian",
+    "HeteroscedasticGaussian",
+    "Jacobian",
+    "LinearOperator",
+    "OutputLaw",
+    "Poisson",
+    "Solution",
+    "SpectralDensity",
+    "SquaredError",
+    "SymmetricOperator",
+    "Tridiagonal",
+    "conjugate_gradient",
+    "lanczos",
+    "loss_and_gradient",
+    "per_sample_gradients",
+    "spectral_density",
+    "top_eigenpairs",
+]

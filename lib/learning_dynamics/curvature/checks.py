@@ -1,0 +1,26 @@
+"""Checks of arguments that several files share; each raises one line that names the argument."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def require_finite(name: str, tensor: Tensor) -> None:
+    """Raise a ValueError when a floating point tensor has an entry that is NaN or infinite."""
+    if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        raise ValueError(f"{name} has entries that are NaN or infinite; allowed: finite numbers")
+
+
+def require_generator(generator: object) -> None:
+    """Raise a ValueError when nothing says where random numbers come from: never from the global state."""
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"generator is a {type(generator).__name__}; allowed: a torch.Generator")
+
+
+def require_count(name: str, value: object, most: int | None = None) -> None:
+    """Raise a ValueError when a value is no integer from 1 to `most`."""
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not good or (most is not None and value > most):
+        upper = "" if most is None else f" and <= {most}"
+        raise ValueError(f"{name} = {value!r}; allowed: an integer >= 1{upper}")

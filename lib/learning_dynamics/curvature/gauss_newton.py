@@ -1,0 +1,177 @@
+"""Matrices of the form mean of J_n^T A_n J_n: generalized Gauss-Newton, Fisher, empirical Fisher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from learning_dynamics.curvature.linear_operator import SymmetricOperator
+from learning_dynamics.curvature.linearization import LinearizedData
+from learning_dynamics.curvature.network import Model, Parameters
+from learning_dynamics.curvature.torch_losses import Loss, as_law
+
+
+class OutputCurvature(SymmetricOperator):
+    r"""The matrix :math:`\frac1n \sum_n J_n^\top A_n J_n` with :math:`A_n` symmetric, d_y by d_y.
+
+    A product goes forward through the kept linearization, through the small matrices, and back: about the cost
+    of one gradient. The n matrices take n d_y^2 numbers.
+
+    Attributes:
+        output_curvature: the A_n, `(n, d_y, d_y)`.
+    """
+
+    def __init__(self, data: LinearizedData, output_curvature: Tensor) -> None:
+        self._data = data
+        self.output_curvature = output_curvature
+        theta = data.network.theta
+        super().__init__((len(theta), len(theta)), theta, data.batch_size)
+
+    @property
+    def outputs(self) -> Tensor:
+        """The outputs at the parameters, `(n, d_y)`."""
+        return self._data.outputs
+
+    def _times(self, v: Tensor) -> Tensor:
+        n = len(self.outputs)
+        products = []
+        for rows, part in self._data.batches():
+            weighed = (self.output_curvature[rows] @ part.push(v)[..., None])[..., 0]
+            products.append(part.pull(weighed / n))
+        return sum(products)
+
+    def _diagonal(self) -> Tensor:
+        """Return the mean over the samples of sum_c lambda_c (J_n^T q_c)^2, in the eigenbasis of A_n."""
+        n, width = self.outputs.shape
+        values, vectors = torch.linalg.eigh(self.output_curvature)
+
+        def one(pull: Callable[[Tensor], Tensor], weights: Tensor, Q: Tensor) -> Tensor:
+            return weights @ vmap(pull, in_dims=1)(Q).square()
+
+        parts = self._data.sample_by_sample(one, values, vectors, numbers=width * self.shape[0])
+        return sum(part.sum(0) for part in parts) / n
+
+
+class GaussNewton(OutputCurvature):
+    r"""The generalized Gauss-Newton matrix :math:`\frac1n \sum_n J_n^\top H_{out,n} J_n` (Schraudolph 2002).
+
+    :math:`H_{out}` is the Hessian of the loss with respect to the outputs. The matrix is the Hessian of the loss of
+    the linearized model. It equals the Fisher matrix for the laws whose H_out does not depend on the target.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        law: Loss,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        parameters: Parameters | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        """Linearize a model and take the curvature of its loss.
+
+        Args:
+            model: a module, or a pair `(f, theta)`.
+            law: an output law, or a torch loss with reduction="mean".
+            inputs: `(n, ...)`, n >= 1.
+            targets: as the law wants them, n of them.
+            parameters: some parameters of a module; default: all that require a gradient.
+            batch_size: None keeps the linearization; an integer makes it anew for each batch and product.
+
+        Raises:
+            ValueError: as `network.as_network`, `torch_losses.as_law`; empty inputs; values that are not finite;
+                targets of the wrong shape or dtype.
+        """
+        data = LinearizedData(model, inputs, parameters, batch_size)
+        law, scale = as_law(law, data.outputs)
+        super().__init__(data, scale * law.hessian(data.outputs, law.checked(data.outputs, targets)))
+
+
+class Fisher(OutputCurvature):
+    r"""The Fisher matrix of the model's own predictions, :math:`\frac1n \sum_n J_n^\top F_{out,n} J_n`.
+
+    It is the mean over the inputs of :math:`E_{y \sim p(\cdot \mid f)}[g g^\top]`, g the gradient of the loss at a
+    target drawn from the model; no target of the data enters. With `samples` the expectation is replaced by a mean
+    over that many targets for each input, drawn once when the operator is made: unbiased, of rank at most
+    n * samples.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        law: Loss,
+        inputs: Tensor,
+        *,
+        samples: int | None = None,
+        generator: torch.Generator | None = None,
+        parameters: Parameters | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        """Linearize a model and take the Fisher matrix of its output law.
+
+        Args:
+            model: a module, or a pair `(f, theta)`.
+            law: an output law, or a torch loss with reduction="mean" (whose scale multiplies the matrix).
+            inputs: `(n, ...)`, n >= 1.
+            samples: None for the exact expectation, else the number of targets for each input, >= 1.
+            generator: where the targets are drawn from; needed with `samples`.
+            parameters: some parameters of a module; default: all that require a gradient.
+            batch_size: None keeps the linearization; an integer makes it anew for each batch and product.
+
+        Raises:
+            ValueError: as `GaussNewton`; `samples` is below 1, or given without a generator.
+        """
+        data = LinearizedData(model, inputs, parameters, batch_size)
+        law, scale = as_law(law, data.outputs)
+        if samples is None:
+            super().__init__(data, scale * law.fisher(data.outputs))
+            return
+        targets = law.sample(data.outputs, samples, generator)
+        scores = law.gradient(data.outputs.expand(samples, -1, -1), targets)
+        super().__init__(data, scale * torch.einsum("sni,snj->nij", scores, scores) / samples)
+
+
+class EmpiricalFisher(OutputCurvature):
+    r"""The empirical Fisher matrix :math:`\frac1n \sum_n g_n g_n^\top`, g_n the gradient of the loss of sample n.
+
+    The targets are those of the data, so that it is no Fisher matrix: it is the uncentred second moment of the
+    gradients, zero where the data are fitted exactly. For a torch loss with scale c (see `torch_losses`) the g_n are
+    the gradients of that loss, and the matrix is c^2 times that of the law.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        law: Loss,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        parameters: Parameters | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        """Linearize a model and take the outer products of its gradients.
+
+        Args:
+            model: a module, or a pair `(f, theta)`.
+            law: an output law, or a torch loss with reduction="mean".
+            inputs: `(n, ...)`, n >= 1.
+            targets: as the law wants them, n of them.
+            parameters: some parameters of a module; default: all that require a gradient.
+            batch_size: None keeps the linearization; an integer makes it anew for each batch and product.
+
+        Raises:
+            ValueError: as `GaussNewton`.
+        """
+        data = LinearizedData(model, inputs, parameters, batch_size)
+        law, scale = as_law(law, data.outputs)
+        scores = scale * law.gradient(data.outputs, law.checked(data.outputs, targets))
+        self._scores = scores
+        super().__init__(data, scores[:, :, None] * scores[:, None, :])
+
+    def _diagonal(self) -> Tensor:
+        """Return the mean of the squared gradients."""
+        return sum(g.square().sum(0) for g in self._data.gradients(self._scores)) / len(self._scores)

@@ -1,0 +1,185 @@
+"""Matrices that are known by their products: `A @ v` with a shape, a dtype and a device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from learning_dynamics.curvature.checks import require_count, require_generator
+from learning_dynamics.curvature.conjugate_gradient import Solution, conjugate_gradient
+from learning_dynamics.curvature.lanczos import Eigenpairs, SpectralDensity, spectral_density, top_eigenpairs
+from learning_dynamics.curvature.products import Product
+
+
+class LinearOperator(ABC):
+    """A real matrix of shape `(rows, columns)` without its entries.
+
+    `A @ v` takes a vector `(columns)` or a block of vectors `(columns, k)`, whose products are computed
+    together; `A.T` is the transpose.
+
+    Attributes:
+        shape: `(rows, columns)`.
+        dtype: the parameters' dtype, which vectors must have.
+        device: the parameters' device, where vectors must be.
+    """
+
+    def __init__(self, shape: tuple[int, int], like: Tensor, samples: int = 1) -> None:
+        """Set what every operator has.
+
+        Args:
+            shape: `(rows, columns)`.
+            like: a tensor of the operator's dtype and device.
+            samples: how many samples one product holds in memory; large batches take fewer columns at once.
+        """
+        self.shape = shape
+        self._columns_at_once = min(64, max(1, 2**17 // samples))
+        self.dtype = like.dtype
+        self.device = like.device
+
+    @abstractmethod
+    def _times(self, v: Tensor) -> Tensor:
+        """Return A v `(rows)` for v `(columns)`."""
+
+    @property
+    @abstractmethod
+    def T(self) -> LinearOperator:  # noqa: N802
+        """The transpose."""
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        """Return A v `(rows)` or `(rows, k)`.
+
+        Raises:
+            ValueError: v is no vector or block of this operator's width, dtype and device.
+        """
+        if not isinstance(v, Tensor) or v.ndim not in (1, 2) or len(v) != self.shape[1] or 0 in v.shape:
+            shape = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__
+            raise ValueError(f"v has shape {shape}; allowed: ({self.shape[1]},) or ({self.shape[1]}, k)")
+        if v.dtype != self.dtype or v.device != self.device:
+            raise ValueError(f"v is {v.dtype} on {v.device}; allowed: {self.dtype} on {self.device}")
+        v = v.detach()
+        if v.ndim == 1:
+            return self._times(v)
+        if v.shape[1] == 1:
+            return self._times(v[:, 0])[:, None]
+        return vmap(self._times, in_dims=1, out_dims=1, chunk_size=self._columns_at_once)(v)
+
+    def dense(self) -> Tensor:
+        """Return the matrix with its entries, `(rows, columns)`, from the products with all unit vectors."""
+        rows, columns = self.shape
+        if rows < columns:
+            return (self.T @ torch.eye(rows, dtype=self.dtype, device=self.device)).T
+        return self @ torch.eye(columns, dtype=self.dtype, device=self.device)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"{type(self).__name__}({rows} x {columns}, {self.dtype}, {self.device})"
+
+
+class SymmetricOperator(LinearOperator):
+    """A symmetric matrix `(d, d)`: what can be asked of it by products alone."""
+
+    @property
+    def T(self) -> SymmetricOperator:  # noqa: N802
+        """The operator itself."""
+        return self
+
+    def diagonal(self, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Return the diagonal `(d)`, exact or estimated.
+
+        Args:
+            samples: None for the exact diagonal, else the number of random sign vectors z in Hutchinson's
+                estimate, the mean of z * (A z) (Bekas, Kokiopoulou and Saad 2007): unbiased; the variance of
+                entry i is the sum of the squared A_ij, j != i, divided by `samples`.
+            generator: where the signs are drawn from; needed with `samples`.
+        """
+        if samples is None:
+            return self._diagonal()
+        signs = self._signs(samples, generator)
+        return (signs * (self @ signs)).mean(1)
+
+    def trace(self, samples: int | None = None, generator: torch.Generator | None = None) -> Tensor:
+        """Return the trace, exact (the sum of the exact diagonal) or by Hutchinson's estimate.
+
+        Args:
+            samples: None for the exact trace, else the number of random sign vectors (Hutchinson 1989).
+            generator: where the signs are drawn from; needed with `samples`.
+        """
+        return self.diagonal(samples, generator).sum()
+
+    def top_eigenpairs(
+        self,
+        k: int = 1,
+        *,
+        tolerance: float | None = None,
+        max_steps: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Eigenpairs:
+        """Return the k algebraically largest eigenvalues with their vectors; see `lanczos.top_eigenpairs`.
+
+        The start vector is drawn from `generator`; by default it is the same at every call.
+        """
+        return top_eigenpairs(self, k, self._start(generator), tolerance=tolerance, max_steps=max_steps)
+
+    def top_eigenvalues(
+        self,
+        k: int = 1,
+        *,
+        tolerance: float | None = None,
+        max_steps: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the k algebraically largest eigenvalues `(k)`, largest first.
+
+        Raises:
+            RuntimeError: Lanczos did not reach the tolerance within `max_steps`; `top_eigenpairs` returns what it
+                found with its residuals.
+        """
+        found = self.top_eigenpairs(k, tolerance=tolerance, max_steps=max_steps, generator=generator)
+        if not found.converged:
+            worst = float(found.residuals.max())
+            raise RuntimeError(f"the {k} largest eigenvalues did not converge: residual up to {worst:.1e}")
+        return found.values
+
+    def spectral_density(
+        self, samples: int = 4, steps: int = 50, *, generator: torch.Generator
+    ) -> SpectralDensity:
+        """Return the distribution of the eigenvalues as weighted points; see `lanczos.spectral_density`."""
+        return spectral_density(self, self._signs(samples, generator), steps)
+
+    def solve(
+        self,
+        b: Tensor,
+        *,
+        damping: float = 0.0,
+        preconditioner: Product | None = None,
+        tolerance: float | None = None,
+        max_steps: int | None = None,
+        start: Tensor | None = None,
+    ) -> Solution:
+        """Solve (A + damping I) x = b for b `(d)` or `(d, k)`; see `conjugate_gradient`."""
+        return conjugate_gradient(
+            self,
+            b,
+            damping=damping,
+            preconditioner=preconditioner,
+            tolerance=tolerance,
+            max_steps=max_steps,
+            start=start,
+        )
+
+    def _diagonal(self) -> Tensor:
+        return self.dense().diagonal().clone()
+
+    def _signs(self, samples: int, generator: torch.Generator | None) -> Tensor:
+        require_count("samples", samples)
+        require_generator(generator)
+        bits = torch.randint(2, (self.shape[0], samples), generator=generator, device=generator.device)
+        return (2 * bits - 1).to(self.device, self.dtype)
+
+    def _start(self, generator: torch.Generator | None) -> Tensor:
+        generator = generator or torch.Generator().manual_seed(0)
+        start = torch.randn(self.shape[0], generator=generator, device=generator.device, dtype=self.dtype)
+        return start.to(self.device)

@@ -1,0 +1,85 @@
+"""AMSGrad."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning_dynamics.optimizers.hyperparameters import (
+    Hyperparameter,
+    StepSize,
+    like,
+    require,
+    require_step_size,
+    step_size_at,
+)
+
+
+class AMSGradState(NamedTuple):
+    """State of `AMSGrad`.
+
+    Attributes:
+        step: number of steps taken.
+        mean: `(*batch, d)`, running mean m of the gradients.
+        mean_square: `(*batch, d)`, running mean v of their squares.
+        largest: `(*batch, d)`, the largest v so far.
+    """
+
+    step: int
+    mean: Tensor
+    mean_square: Tensor
+    largest: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class AMSGrad:
+    r"""AMSGrad (Reddi, Kale, Kumar 2018), as in `torch.optim.Adam(amsgrad=True)` without weight decay.
+
+    .. math:: m_{k+1} = \beta_1 m_k + (1 - \beta_1) g_k, \qquad v_{k+1} = \beta_2 v_k + (1 - \beta_2) g_k^2,
+        \qquad \hat v_{k+1} = \max\{\hat v_k, v_{k+1}\}
+
+    .. math:: \theta_{k+1} = \theta_k - \eta_k \frac{m_{k+1} / (1 - \beta_1^{k+1})}
+        {\sqrt{\hat v_{k+1} / (1 - \beta_2^{k+1})} + \epsilon}, \qquad m_0 = v_0 = \hat v_0 = 0
+
+    The bias corrections are torch's; the source has none.
+
+    Args:
+        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
+        beta1: decay of the mean gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
+        beta2: decay of the mean squared gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
+        epsilon: >= 0, in units of the gradient.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
+    """
+
+    step_size: StepSize = 1e-3
+    beta1: Hyperparameter = 0.9
+    beta2: Hyperparameter = 0.999
+    epsilon: Hyperparameter = 1e-8
+
+    def __post_init__(self) -> None:
+        """Check the hyper-parameters."""
+        require_step_size(self.step_size)
+        require("beta1", self.beta1, 0.0, below=1.0)
+        require("beta2", self.beta2, 0.0, below=1.0)
+        require("epsilon", self.epsilon, 0.0)
+
+    def start(self, theta: Tensor) -> AMSGradState:
+        """Return the state before the first step, all means 0; `theta (*batch, d)`."""
+        return AMSGradState(0, *(torch.zeros_like(theta) for _ in range(3)))
+
+    def step(self, theta: Tensor, gradient: Tensor, state: AMSGradState) -> tuple[Tensor, AMSGradState]:
+        """Return `theta (*batch, d)` and the state after one step."""
+        eta = step_size_at(self.step_size, state.step, theta)
+        beta1, beta2 = like(self.beta1, theta), like(self.beta2, theta)
+        count = state.step + 1
+        mean = beta1 * state.mean + (1 - beta1) * gradient
+        mean_square = beta2 * state.mean_square + (1 - beta2) * gradient**2
+        largest = torch.maximum(state.largest, mean_square)
+        root = (largest / (1 - beta2**count)).sqrt()
+        update = mean / (1 - beta1**count) / (root + like(self.epsilon, theta))
+        return theta - eta * update, AMSGradState(count, mean, mean_square, largest)

@@ -1,0 +1,186 @@
+"""The non-negative Gauss-Newton step, NGN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning_dynamics.optimizers.hyperparameters import (
+    Hyperparameter,
+    Schedule,
+    like,
+    require,
+    require_positive,
+    value_at,
+)
+from learning_dynamics.optimizers.rule import as_column
+from learning_dynamics.optimizers.whole_vector import WholeVectorOptimizer, require_number
+
+
+def ngn_step_size(
+    loss: Tensor, squared_norm: Tensor, sigma: Hyperparameter, lower_bound: Hyperparameter = 0.0
+) -> Tensor:
+    r"""Return the NGN step (Orvieto & Xiao 2024).
+
+    .. math:: \eta = \frac{\sigma}{1 + \frac{\sigma}{2 f_S(\theta)} \|\nabla f_S(\theta)\|^2}
+
+    It is the Gauss-Newton step on :math:`f_S = r^2` with :math:`r = \sqrt{f_S}` and the penalty
+    :math:`\|p\|^2 / (2\sigma)`; it lies between 0 and sigma.
+
+    Args:
+        loss: f_S >= 0; any shape, as all other arguments broadcast against it.
+        squared_norm: the squared norm of the gradient of f_S.
+        sigma: the largest step, > 0.
+        lower_bound: taken from the loss first. A loss below it counts as equal to it.
+
+    Returns:
+        the step size; sigma where the gradient is zero, and 0 where the loss is zero but the gradient is not.
+    """
+    twice = 2 * (loss - lower_bound).clamp(min=0)
+    step = sigma * (twice / (twice + sigma * squared_norm))
+    return torch.where(squared_norm == 0, sigma, step)
+
+
+class NGNState(NamedTuple):
+    """State of `NGNRule`.
+
+    Attributes:
+        step: number of steps taken.
+        step_size: `(*batch)`, the step size used last; NaN before the first step.
+        previous: `(*batch, d)`, the iterate before the present one.
+    """
+
+    step: int
+    step_size: Tensor
+    previous: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class NGNRule:
+    r"""The non-negative Gauss-Newton step, NGN (Orvieto & Xiao 2024), with momentum if wanted.
+
+    .. math:: \theta_{k+1} = \theta_k - (1-\beta_1)\eta_k \nabla f_{S_k}(\theta_k)
+        + \beta_1(\theta_k - \theta_{k-1}), \qquad
+        \eta_k = \frac{\sigma_k}{1 + \frac{\sigma_k}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
+
+    started at rest; momentum 0 is NGN, and with momentum it is NGN-M (Islamov, Ajroldi, Orvieto, Lucchi 2025,
+    Algorithm 1). The step needs the loss: `rule.step(theta, gradient, state, loss)`.
+
+    Args:
+        sigma: the largest step, > 0; a number, a tensor `(*batch, 1)`, or a schedule k -> sigma_k.
+        momentum: beta_1 in [0, 1); a number or a tensor `(*batch, 1)`.
+        lower_bound: taken from the loss first; a number, a tensor `(*batch, 1)`, or a function of the step
+            number. A loss below it counts as equal to it: no step.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis. What a schedule
+            returns is used as it is.
+    """
+
+    sigma: Schedule
+    momentum: Hyperparameter = 0.0
+    lower_bound: Schedule = 0.0
+
+    needs_loss: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the hyper-parameters."""
+        if not callable(self.sigma):
+            require_positive("sigma", self.sigma)
+        require("momentum", self.momentum, 0.0, below=1.0)
+        if not callable(self.lower_bound):
+            require("lower_bound", self.lower_bound, -math.inf)
+
+    def start(self, theta: Tensor) -> NGNState:
+        """Return the state at rest; `theta (*batch, d)`."""
+        return NGNState(0, torch.full_like(theta[..., 0], torch.nan), theta)
+
+    def step(self, theta: Tensor, gradient: Tensor, state: NGNState, loss: Tensor) -> tuple[Tensor, NGNState]:
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
+        eta = ngn_step_size(
+            as_column(loss, theta),
+            gradient.square().sum(-1, keepdim=True),
+            value_at("sigma", self.sigma, state.step, theta),
+            value_at("lower_bound", self.lower_bound, state.step, theta),
+        )
+        beta1 = like(self.momentum, theta)
+        moved = theta - (1 - beta1) * eta * gradient + beta1 * (theta - state.previous)
+        return moved, NGNState(state.step + 1, eta[..., 0], theta)
+
+
+class NGN(WholeVectorOptimizer):
+    r"""The non-negative Gauss-Newton step as a torch optimizer (Orvieto & Xiao 2024).
+
+    .. math:: \theta_{k+1} = \theta_k - (1-\beta_1)\eta_k \nabla f_{S_k}(\theta_k)
+        + \beta_1(\theta_k - \theta_{k-1}), \qquad
+        \eta_k = \frac{\sigma}{1 + \frac{\sigma}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
+
+    with :math:`\sigma = \mathtt{lr}`; momentum 0 is NGN, and with momentum it is NGN-M (Islamov, Ajroldi, Orvieto,
+    Lucchi 2025).
+
+    Example:
+        >>> optimizer = NGN(model.parameters(), lr=1.0)
+        >>> loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        >>> optimizer.zero_grad()
+        >>> loss.backward()
+        >>> optimizer.step(loss=loss)
+
+    One step size serves the whole parameter vector. Where groups have an `lr` of their own, the penalty of the
+    Gauss-Newton model is :math:`\sum_g \|p_g\|^2 / (2\sigma_g)`, and its minimizer gives group g the step
+
+    .. math:: \eta_g = \frac{\sigma_g}{1 + \frac{1}{2 f_S}\sum_h \sigma_h \|\nabla_h f_S\|^2}
+
+    See `WholeVectorOptimizer` for what all these optimizers share, and `NGNRule` for ensembles of runs.
+
+    Args:
+        params: parameters, or dictionaries of parameter groups.
+        lr: the largest step sigma > 0, on which a scheduler acts.
+        momentum: beta_1 in [0, 1).
+        lower_bound: taken from the loss first.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+    """
+
+    needs_loss = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        momentum: float = 0.0,
+        lower_bound: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "lower_bound": lower_bound})
+
+    def _require(self, group: dict[str, Any]) -> None:
+        require_number("lr", group["lr"], above=0)
+        require_number("momentum", group["momentum"], low=0, below=1)
+        require_number("lower_bound", group["lower_bound"])
+
+    def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:
+        weighted = sum(
+            group["lr"] * square for group, square in zip(self.param_groups, squared_norms, strict=True)
+        )
+        shrunk = 1.0 if weighted == 0 else gap / (gap + weighted / 2)
+        return [group["lr"] * shrunk for group in self.param_groups]
+
+    def _move(
+        self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], step_size: float
+    ) -> None:
+        beta1 = group["momentum"]
+        if beta1 == 0:
+            super()._move(group, parameters, gradients, step_size)
+            return
+        for parameter in parameters:
+            if "displacement" not in self.state[parameter]:
+                self.state[parameter]["displacement"] = torch.zeros_like(parameter)
+        displacements = [self.state[parameter]["displacement"] for parameter in parameters]
+        torch._foreach_mul_(displacements, beta1)
+        torch._foreach_add_(displacements, gradients, alpha=-(1 - beta1) * step_size)
+        torch._foreach_add_(parameters, displacements)
