@@ -1,0 +1,42 @@
+"""A small convolutional network for grey images of 28 x 28 pixels and the like."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class SmallCNN(nn.Module):
+    """Two 3 x 3 convolutions of stride 2 with ReLU, then one linear layer; no normalization.
+
+    After LeCun et al. (1998), with strides in the place of pooling. The dtype of its input must be that of its
+    parameters. With the defaults and `size=28` it has 9,098 parameters.
+
+    Args:
+        num_classes: Number of outputs, >= 1.
+        in_channels: Channels of the images, >= 1.
+        size: Height and width of the images in pixels, >= 4.
+        width: Channels after the first convolution; twice as many after the second. >= 1.
+
+    Raises:
+        ValueError: An argument is not as described.
+    """
+
+    def __init__(self, num_classes: int = 10, in_channels: int = 1, size: int = 28, width: int = 8) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("num_classes", num_classes, 1),
+            ("in_channels", in_channels, 1),
+            ("size", size, 4),
+            ("width", width, 1),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} = {value!r}; allowed: an integer >= {least}")
+        quarter = -(-size // 4)  # each convolution halves the size, rounded up
+        self.first = nn.Conv2d(in_channels, width, 3, stride=2, padding=1)
+        self.second = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
+        self.last = nn.Linear(2 * width * quarter**2, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits `(n, num_classes)` of images `(n, in_channels, size, size)`."""
+        hidden = self.second(self.first(images).relu()).relu()
+        return self.last(hidden.flatten(1))

@@ -1,0 +1,81 @@
+"""A fully connected network with a smooth stand-in for ReLU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def softplus(sharpness: float) -> nn.Softplus:
+    r"""Return :math:`\phi(q) = \ln(1 + e^{sq}) / s`, within :math:`\ln 2 / s` of ReLU, finite in float32 for any q.
+
+    Beyond :math:`sq = 40` the identity takes over, where the two differ by less than one rounding error of float64.
+
+    Raises:
+        ValueError: The sharpness s is not a positive finite number.
+    """
+    if not 0 < sharpness < math.inf:
+        raise ValueError(f"sharpness = {sharpness!r}; allowed: a number > 0")
+    return nn.Softplus(beta=float(sharpness), threshold=40.0)
+
+
+class MLP(nn.Module):
+    r"""Affine layers with softplus of a given sharpness between them; the last layer is affine.
+
+    Weights are independent and normal with mean zero and standard deviation `weight_std`, biases start at zero.
+    With three hidden layers of 300 units, `weight_std` = 300^(-1/2) and sharpness 100 this is the network of
+    Kawaguchi, Zhang and Deng (2022), appendix B.1, which does not say whether it has biases.
+
+    Args:
+        sizes: Width of the input, of each hidden layer and of the output, at least two integers >= 1.
+        sharpness: Of the softplus, > 0.
+        weight_std: Standard deviation of every weight, >= 0; None: one over the square root of a layer's inputs.
+        bias: Whether the layers have biases.
+        generator: Source of the weights.
+        dtype: Floating point type of the parameters; the input must have it too.
+
+    Raises:
+        ValueError: An argument is not as described.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        *,
+        sharpness: float = 100.0,
+        weight_std: float | None = None,
+        bias: bool = True,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        sizes = tuple(sizes)
+        if len(sizes) < 2 or any(isinstance(m, bool) or not isinstance(m, int) or m < 1 for m in sizes):
+            raise ValueError(f"sizes = {sizes!r}; allowed: at least two integers >= 1")
+        if weight_std is not None and not 0 <= weight_std < math.inf:
+            raise ValueError(f"weight_std = {weight_std!r}; allowed: a number >= 0, or None")
+        self.activation = softplus(sharpness)
+        self.layers = nn.ModuleList(
+            nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype)
+            for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        with torch.no_grad():
+            for layer in self.layers:
+                std = layer.in_features**-0.5 if weight_std is None else weight_std
+                layer.weight.copy_(std * torch.randn(layer.weight.shape, generator=generator, dtype=dtype))
+                if bias:
+                    layer.bias.zero_()
+
+    @property
+    def last(self) -> nn.Linear:
+        """The output layer, in whose parameters the network is linear."""
+        return self.layers[-1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return outputs `(n, sizes[-1])` of inputs `(n, sizes[0])`."""
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)

@@ -1,0 +1,129 @@
+"""A layer around a diagonal complex recurrence; its subclasses say where eigenvalues and input gains come from."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from learning_dynamics.models.recurrence.dense import DenseRecurrence
+from learning_dynamics.models.recurrence.linear import Method, linear_recurrence
+from learning_dynamics.models.recurrence.shapes import require_choice, require_sequence, require_widths
+
+
+class DiagonalRecurrence(nn.Module, ABC):
+    r"""A layer with N complex states that do not mix.
+
+    .. math:: x_j=\lambda\odot x_{j-1}+g\odot(B u_j),\qquad y_j=\mathrm{Re}(C x_j)+D\odot u_j,\qquad x_{-1}=0
+
+    with complex B `(N, width)`, C `(width, N)` and real D `(width)`; `eigenvalues()` returns lambda and `gain()`
+    returns g. B and C start as complex Gaussian Glorot matrices, D as standard normal. Complex numbers are stored
+    as pairs of reals, so that any optimizer and `.to(dtype)` work: float32 gives complex64 states, float64
+    complex128.
+
+    Args:
+        width: width of inputs and outputs, >= 1.
+        states: number N of complex states, >= 1.
+        bidirectional: add a second pass over the reversed sequence, with its own C; not for streaming.
+        method: how `linear_recurrence` is evaluated.
+        generator: source of the initial weights (on the CPU); PyTorch's global one if left out.
+
+    Raises:
+        ValueError: a size or a choice out of range; in `forward`, an empty or ill-shaped sequence.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        states: int,
+        *,
+        bidirectional: bool = False,
+        method: Method = "auto",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        require_widths(width=width, states=states)
+        require_choice("method", method, ("auto", "loop", "scan", "fft"))
+        self.method, self.bidirectional = method, bidirectional
+        directions = 2 if bidirectional else 1
+        self.B = nn.Parameter(torch.randn(states, width, 2, generator=generator) / math.sqrt(2 * width))
+        self.C = nn.Parameter(
+            torch.randn(directions, width, states, 2, generator=generator) / math.sqrt(2 * states)
+        )
+        self.D = nn.Parameter(torch.randn(width, generator=generator))
+
+    @abstractmethod
+    def eigenvalues(self) -> Tensor:
+        """Return lambda `(N,)`, complex."""
+
+    @abstractmethod
+    def gain(self) -> Tensor | None:
+        """Return g `(N,)`, real or complex, or None for 1."""
+
+    @abstractmethod
+    def recurrent_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters that are trained at a smaller rate and without decay."""
+
+    def driven(self, u: Tensor) -> Tensor:
+        """Return g * (B u) `(*batch, N)`, complex, for `u (*batch, width)`."""
+        B, gain = torch.view_as_complex(self.B.contiguous()), self.gain()
+        if gain is not None:
+            B = gain[:, None] * B
+        return torch.complex(u @ B.real.T, u @ B.imag.T)
+
+    def states(self, u: Tensor) -> Tensor:
+        """Return the states `(*batch, T, N)`, complex, of the forward direction."""
+        require_sequence("u", u, self.D.shape[0])
+        return linear_recurrence(self.eigenvalues(), self.driven(u), method=self.method, stable=False)
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Map a sequence `u (*batch, T, width)` to `(*batch, T, width)`."""
+        y = self._read(self.states(u), 0) + self.D * u
+        if self.bidirectional:
+            y = y + self._read(self.states(u.flip(-2)).flip(-2), 1)
+        return y
+
+    def start(self, *batch: int) -> Tensor:
+        """Return the state before the first input, complex zeros `(*batch, N)`."""
+        return torch.zeros_like(self.eigenvalues()).expand(*batch, -1)
+
+    def step(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return output `(*batch, width)` and next state for one input: streaming, equal to `forward`.
+
+        Raises:
+            ValueError: the layer is bidirectional, which needs the end of the sequence first.
+        """
+        if self.bidirectional:
+            raise ValueError("bidirectional = True; allowed for streaming: False")
+        x = self.eigenvalues() * x + self.driven(u)
+        return self._read(x, 0) + self.D * u, x
+
+    def real_form(self) -> DenseRecurrence:
+        """Return the same map as a linear `DenseRecurrence` with 2N real states: A has N blocks of size two by two.
+
+        Raises:
+            ValueError: the layer is bidirectional.
+        """
+        if self.bidirectional:
+            raise ValueError("bidirectional = True; allowed for the real form: False")
+        lam, width = self.eigenvalues().detach(), self.D.shape[0]
+        twin = DenseRecurrence(width, 2 * len(lam), activation="linear").to(self.D)
+        B, C = self.driven(torch.eye(width).to(self.D)).detach().T, self._output(0).detach()
+        rotation = torch.stack(
+            [torch.stack([lam.real, -lam.imag], -1), torch.stack([lam.imag, lam.real], -1)], -2
+        )
+        with torch.no_grad():
+            twin.A.copy_(torch.block_diag(*rotation))
+            twin.B.copy_(torch.stack([B.real, B.imag], 1).flatten(0, 1))
+            twin.C.copy_(torch.stack([C.real, -C.imag], -1).flatten(-2))
+            twin.D.copy_(torch.diag(self.D))
+        return twin
+
+    def _output(self, direction: int) -> Tensor:
+        return torch.view_as_complex(self.C[direction].contiguous())
+
+    def _read(self, x: Tensor, direction: int) -> Tensor:
+        C = self._output(direction)
+        return x.real @ C.real.T - x.imag @ C.imag.T

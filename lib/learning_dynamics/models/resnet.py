@@ -1,0 +1,76 @@
+"""A residual network of 18 layers for small images."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class PreActivationBlock(nn.Module):
+    r"""Normalization and ReLU before each of two 3 x 3 convolutions, and a way around them.
+
+    .. math:: y = s(a) + W_2 * \phi(N_2(W_1 * a)), \qquad a = \phi(N_1(x))
+
+    with :math:`s(a) = x` where the shapes agree, else a 1 x 1 convolution of :math:`a`.
+    Source: He et al. (2016), Identity Mappings in Deep Residual Networks, fig. 4(e).
+
+    Args:
+        in_channels: Channels of the input.
+        channels: Channels of the output.
+        stride: Of the first convolution and of the way around.
+    """
+
+    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.first_norm = nn.BatchNorm2d(in_channels)
+        self.first = nn.Conv2d(in_channels, channels, 3, stride=stride, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.around = None
+        if stride != 1 or in_channels != channels:
+            self.around = nn.Conv2d(in_channels, channels, 1, stride=stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `(n, channels, height / stride, width / stride)` of `x (n, in_channels, height, width)`."""
+        active = self.first_norm(x).relu()
+        shortcut = x if self.around is None else self.around(active)
+        return shortcut + self.second(self.second_norm(self.first(active)).relu())
+
+
+class PreActivationResNet18(nn.Module):
+    """The 18-layer residual network with pre-activation blocks, for images of 32 x 32 pixels and the like.
+
+    Its first convolution has 3 x 3 pixels and no pooling follows, as is usual for CIFAR-10. About 11.2 million
+    parameters with the defaults. The dtype of its input must be that of its parameters; in training mode a batch
+    needs at least two images, because of batch normalization.
+
+    Source: He et al. (2016), Identity Mappings in Deep Residual Networks.
+
+    Args:
+        num_classes: Number of outputs, >= 1.
+        in_channels: Channels of the images, >= 1.
+        width: Channels of the first of the four stages, doubled from stage to stage; 64 in the source. >= 1.
+
+    Raises:
+        ValueError: An argument is not a positive integer.
+    """
+
+    def __init__(self, num_classes: int = 10, in_channels: int = 3, width: int = 64) -> None:
+        super().__init__()
+        for name, value in (("num_classes", num_classes), ("in_channels", in_channels), ("width", width)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} = {value!r}; allowed: an integer >= 1")
+        self.stem = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
+        blocks, channels = [], width
+        for stage in range(4):
+            for block in range(2):
+                stride = 2 if stage > 0 and block == 0 else 1
+                blocks.append(PreActivationBlock(channels, width * 2**stage, stride))
+                channels = width * 2**stage
+        self.blocks = nn.Sequential(*blocks)
+        self.norm = nn.BatchNorm2d(channels)
+        self.last = nn.Linear(channels, num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits `(n, num_classes)` of images `(n, in_channels, height, width)`."""
+        features = self.norm(self.blocks(self.stem(images))).relu()
+        return self.last(features.mean((-2, -1)))
