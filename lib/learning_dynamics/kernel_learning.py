@@ -26,7 +26,7 @@ from learning_dynamics.models.recurrence import DenseRecurrence
 from learning_dynamics.optimizers import Adam
 
 CHAPTER = "recurrence/linear_recurrent_units"
-LEARNING_RATES = (3e-4, 1e-3)
+LEARNING_RATES = (1e-4, 3e-4, 1e-3)
 LENGTH, SEQUENCES, STATES = 100, 32, 100
 
 

@@ -21,8 +21,9 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from learning_dynamics import flows
-from learning_dynamics.optimizers import Adam, GradientDescent
+from learning_dynamics import ensembles, flows, implicit
+from learning_dynamics.diagonal_fisher import DiagonalFisher, cauchy_scales, power_schedule, two_cycle
+from learning_dynamics.optimizers import Adam, DecSPSRule, GradientDescent, NGNRule, SPSRule
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwright is in requirements.txt")
 
@@ -43,9 +44,12 @@ needs_chromium = pytest.mark.skipif(
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>moving part</title>
 <meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
-<link rel="stylesheet" href="widgets/widgets.css"><script defer src="widgets/{script}"></script></head>
+<link rel="stylesheet" href="widgets/widgets.css">
+<script defer src="widgets/drawing.js"></script><script defer src="widgets/{script}"></script></head>
 <body><div class="ld-widget" data-widget="{name}" {options}><img src="widgets/hypentropy_ball.png" alt="static"></div>
 </body></html>"""
+
+NAMES = sorted(path.stem.replace("_", "-") for path in WIDGETS.glob("*.js") if path.stem != "drawing")
 
 X = np.array([[1.0, 2.0]])
 Y = np.array([2.0])
@@ -163,7 +167,7 @@ def slide(page: playwright.Page, name: str, value: float) -> None:
 # --------------------------------------------------------------------------------------------------------- the scripts
 
 
-@pytest.mark.parametrize("script", ["minimum_norm.js", "hypentropy_ball.js"])
+@pytest.mark.parametrize("script", sorted(path.name for path in WIDGETS.glob("*.js")))
 def test_script_is_small_and_loads_nothing(script: str) -> None:
     text = (WIDGETS / script).read_text(encoding="utf-8")
     assert len(text.encode()) < 30_000
@@ -488,11 +492,294 @@ def test_hypentropy_keeps_still_when_asked(bench: Bench) -> None:
     assert page.inner_text('button[name="play"]') == "Play"
 
 
+# ------------------------------------------------------------------------------------------------------ preconditioner
+
+
+def library_preconditioner(discount: float, mixing: float) -> np.ndarray:
+    same = torch.full((6, 6), 1 / 6, dtype=torch.float64)
+    S = torch.kron(torch.tensor([[1 - mixing, mixing], [mixing, 1 - mixing]], dtype=torch.float64), same)
+    return implicit.weight_space_preconditioner(
+        S.log(), torch.zeros(12, dtype=torch.float64), discount
+    ).matrix.numpy()
+
+
+def compare_preconditioner(page: playwright.Page, discount: float, mixing: float) -> None:
+    """The formula, the numbers on display, the colours and the marks of the eigenvalues against the library."""
+    P = library_preconditioner(discount, mixing)
+    found = page.evaluate(f"window.learningDynamics.preconditioner.matrix({discount}, {mixing})")
+    assert np.array(found) == pytest.approx(P, rel=1e-11, abs=1e-11)
+    for quantity, value in (("diagonal", P[0, 0]), ("inside", P[0, 1]), ("across", P[0, 6])):
+        assert decimals(shown(page, quantity)) == pytest.approx([value], abs=5.1e-5)
+    values = np.linalg.eigvalsh(P)  # ascending: ten ones, the groups, the ones
+    assert decimals(shown(page, "end"))[:2] == pytest.approx([values[11], values[10]], abs=5.1e-3)
+    assert values[:10] == pytest.approx(np.ones(10))
+    assert decimals(shown(page, "share")) == pytest.approx([100 * values[11] / P.trace()], abs=0.051)
+    x, bright = page.evaluate("""[Number(document.querySelector("[data-part=groups]").getAttribute("cx")),
+        [...document.querySelectorAll(".heat rect")].map(e => getComputedStyle(e).fill)]""")
+    assert 10 ** ((x - 14) / 53) == pytest.approx(values[10], rel=1e-6)
+    green = np.array([int(re.findall(r"\d+", colour)[1]) for colour in bright])  # rises along viridis
+    order = np.argsort(np.round(P.ravel(), 9), kind="stable")
+    assert (np.diff(green[order]) >= 0).all()
+    assert green.max() == 231
+
+
+@needs_chromium
+@pytest.mark.parametrize(("discount", "mixing"), [(0.9, 0.5), (0.9, 0.01), (0.5, 0.1)])
+def test_preconditioner_displays_the_matrix(bench: Bench, discount: float, mixing: float) -> None:
+    page = bench.widget("preconditioner", f'data-discount="{discount}" data-mixing="{mixing}"')
+    compare_preconditioner(page, discount, mixing)
+
+
+@needs_chromium
+def test_preconditioner_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("preconditioner", width=390)
+    assert page.locator("img").count() == 0
+    assert (shown(page, "discount"), shown(page, "mixing")) == ("0.90", "0.5")
+    compare_preconditioner(page, 0.9, 0.5)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    for _ in range(40):
+        page.keyboard.press("ArrowLeft")
+    assert shown(page, "discount") == "0.91"
+    compare_preconditioner(page, 0.91, 0.001 * 500**0.8)
+    page.keyboard.press("Home")
+    compare_preconditioner(page, 0.91, 0.001)
+
+
+# -------------------------------------------------------------------------------------------------------- chaotic step
+
+SCHEDULES = {"constant": (0.1, 0.0), "root": (0.1, 0.5), "inverse": (0.3, 1.0)}
+
+
+def library_chaos(q: float, schedule: str, starts: torch.Tensor, steps: int) -> np.ndarray:
+    """Iterates `(steps + 1, starts)`."""
+    rule = DiagonalFisher(power_schedule(*SCHEDULES[schedule]), exponent=q)
+    run = ensembles.iterate(rule, lambda theta, k: theta, starts[:, None], steps, range(steps + 1))
+    return run.values[..., 0].numpy()
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("q", "schedule", "phrase"),
+    [(1.0, "constant", "does not come down"), (0.25, "constant", "two-cycle"), (0.75, "root", "follows")],
+)
+def test_chaotic_step_displays_the_run(bench: Bench, q: float, schedule: str, phrase: str) -> None:
+    """Few steps, as chaos amplifies rounding; where the law or the cycle is known, the end as well."""
+    page = bench.widget("chaotic-step", f'data-exponent="{q}" data-schedule="{schedule}"')
+    call = "window.learningDynamics.chaoticStep"
+    quantiles = 0.3 * torch.tan(math.pi * ((torch.arange(201, dtype=torch.float64) + 0.5) / 201 - 0.5))
+    assert page.evaluate(f"{call}.starts()") == pytest.approx(quantiles.numpy(), rel=1e-12, abs=1e-14)
+    one = library_chaos(q, schedule, torch.tensor([0.7], dtype=torch.float64), 10)[:, 0]
+    given = f"{q}, {call}.SCHEDULES.{schedule}"
+    assert page.evaluate(f"{call}.run({given}, 10)") == pytest.approx(one, rel=1e-10)
+    medians = np.median(np.abs(library_chaos(q, schedule, quantiles, 10)), axis=1)
+    assert page.evaluate(f"{call}.medians({given}, 10)") == pytest.approx(medians, rel=1e-9)
+    assert phrase in shown(page, "end")
+    c, a = SCHEDULES[schedule]
+    sizes = c * (torch.arange(1000, dtype=torch.float64) + 1) ** -a
+    assert scientific(shown(page, "fisher")) == pytest.approx(0.3 * float(torch.prod(1 - sizes)), rel=0.06)
+    assert page.locator('[data-quantity="law"]').is_visible() == (q == 1)
+    assert page.locator('[data-quantity="cycle"]').is_visible() == (q == 0.25)
+    if q == 1:
+        law = cauchy_scales(0.3, sizes).numpy()
+        assert page.evaluate(f"{call}.cauchyScales({call}.SCHEDULES.{schedule})") == pytest.approx(law)
+        assert scientific(shown(page, "law")) == pytest.approx(law[-1], rel=5e-3)
+        assert law[-1] / 2 < scientific(shown(page, "median")) < 2 * law[-1]
+    if q == 0.25:
+        cycle = float(two_cycle(c, q))
+        assert scientific(shown(page, "cycle")) == pytest.approx(cycle, rel=0.02)
+        assert scientific(shown(page, "median")) == pytest.approx(cycle, rel=0.02)
+        assert abs(page.evaluate(f"{call}.run({given}).at(-1)")) == pytest.approx(cycle, rel=1e-9)
+
+
+@needs_chromium
+def test_chaotic_step_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("chaotic-step", width=390)
+    assert page.locator("img").count() == 0
+    assert shown(page, "exponent") == "1.00"
+    assert page.locator('input[value="constant"]').is_checked()
+    assert page.locator('[data-part="cobweb"]').get_attribute("d") != ""
+    page.keyboard.press("Tab")
+    for _ in range(5):
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    assert shown(page, "exponent") == "0.75"
+    assert page.locator('input[value="root"]').is_checked()
+    assert shown(page, "end") == "q = 0.75: wanders, and follows the step size down."
+    assert page.locator('[data-part="cobweb"]').get_attribute("d") == ""
+
+
+# ---------------------------------------------------------------------------------------------------------- tug of war
+
+
+def library_tug(ratio: float) -> tuple[np.ndarray, np.ndarray]:
+    """Paths of SPS with a decreasing factor and of DecSPS, with the fixed draws."""
+    draws = ((torch.arange(400, dtype=torch.float64) * 0.6180339887498949 + 0.5) % 1 >= 0.5).long()
+    center = torch.tensor([1.0, -1.0], dtype=torch.float64)[draws]
+    curvature = torch.tensor([ratio, 1.0], dtype=torch.float64)[draws]
+
+    def oracle(theta: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        pull = curvature[k] * (theta - center[k])
+        return (pull**2 / (2 * curvature[k])).sum(-1), pull
+
+    start = torch.full((1,), 2.5, dtype=torch.float64)
+    rules = (SPSRule(cap=math.inf, c=lambda k: math.sqrt(k + 1)), DecSPSRule())
+    sps, decsps = (ensembles.iterate(rule, oracle, start, 400, range(401)).values[:, 0] for rule in rules)
+    return sps.numpy(), decsps.numpy()
+
+
+def compare_tug(page: playwright.Page, ratio: float) -> None:
+    call = "window.learningDynamics.tugOfWar"
+    sps, decsps = library_tug(ratio)
+    assert page.evaluate(f"{call}.sps({call}.fixedDraws())") == pytest.approx(sps, abs=1e-11)
+    assert page.evaluate(f"{call}.decsps({call}.fixedDraws(), {ratio})") == pytest.approx(decsps, abs=1e-11)
+    best = (ratio - 1) / (ratio + 1)
+    for quantity, value in (("sps", sps[-1]), ("decsps", decsps[-1]), ("minimizer", best)):
+        assert decimals(shown(page, quantity)) == pytest.approx([value], abs=5.1e-5)
+    drawn = page.evaluate("""(() => {
+        const get = part => document.querySelector(`[data-part=${part}]`);
+        const end = get("decsps").getAttribute("d").split(" ").at(-1);
+        return [Number(get("minimizer").getAttribute("y1")), Number(end)];
+    })()""")
+    assert (drawn[0] - drawn[1]) * 2.5 / 196 == pytest.approx(decsps[-1] - best, abs=1e-3), (
+        "pixels of the two"
+    )
+
+
+@needs_chromium
+@pytest.mark.parametrize("ratio", [1.0, 2.0, 5.0])
+def test_tug_of_war_displays_the_runs(bench: Bench, ratio: float) -> None:
+    page = bench.widget("tug-of-war", f'data-ratio="{ratio}"')
+    compare_tug(page, ratio)
+    assert ("no bias" in shown(page, "end")) == (ratio == 1)
+
+
+@needs_chromium
+def test_tug_of_war_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("tug-of-war", width=390)
+    assert page.locator("img").count() == 0
+    assert shown(page, "ratio") == "2"
+    compare_tug(page, 2.0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_tug(page, 10.0)
+    page.keyboard.press("Home")
+    compare_tug(page, 0.2)
+    before = shown(page, "decsps")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # draw again
+    assert shown(page, "decsps") != before
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")  # reset
+    compare_tug(page, 2.0)
+
+
+# ------------------------------------------------------------------------------------------------------ added constant
+
+
+def library_gaps(sigma: float, curvature: float, constant: float) -> np.ndarray:
+    """Height of NGN over the minimum, thirty steps."""
+
+    def oracle(theta: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return curvature * theta[..., 0] ** 2 / 2 + constant, curvature * theta
+
+    start = torch.full((1,), 2.0, dtype=torch.float64)
+    theta = ensembles.iterate(NGNRule(sigma), oracle, start, 30, range(31)).values[:, 0].numpy()
+    return curvature * theta**2 / 2
+
+
+def compare_added_constant(page: playwright.Page, constant: float, sigma: float, curvature: float) -> None:
+    call = "window.learningDynamics.addedConstant"
+    for c, quantity in ((constant, "with"), (0.0, "without")):
+        expected = library_gaps(sigma, curvature, c)
+        path = np.array(page.evaluate(f"{call}.ngn({sigma}, {curvature}, {c})"))
+        assert curvature * path**2 / 2 == pytest.approx(expected, rel=1e-9, abs=1e-300)
+        text = shown(page, quantity)
+        if expected[-1] < 1e-15:
+            assert text == "below 10⁻¹⁵"
+        else:
+            assert scientific(text) == pytest.approx(expected[-1], rel=0.06)
+    rho = sigma * curvature
+    height = constant * max(rho - 2, 0) / (rho + 2)
+    assert page.evaluate(f"{call}.height({sigma}, {curvature}, {constant})") == pytest.approx(
+        height, rel=1e-12
+    )
+    assert decimals(shown(page, "height")) == pytest.approx([height], abs=5.1e-5)
+    assert (shown(page, "descent") == "diverges") == (rho > 2)
+    rings = page.locator('[data-part="ring"]')
+    assert rings.first.get_attribute("visibility") == ("visible" if height > 0 else "hidden")
+    if height > 0:  # the predicted pair is a cycle of the library's own step
+        theta = torch.tensor([math.sqrt(2 * height / curvature)], dtype=torch.float64)
+        rule = NGNRule(sigma)
+        loss = curvature * theta[0] ** 2 / 2 + constant
+        moved, state = rule.step(theta, curvature * theta, rule.start(theta), loss)
+        assert moved.item() == pytest.approx(-theta.item(), rel=1e-12)
+        step = shown(page, "end").split("2/λ = ")[1].rstrip(".").split(". ")[0]
+        assert scientific(step) == pytest.approx(2 / curvature, rel=5e-3)
+        assert page.evaluate(
+            f"{call}.stepSize({theta.item()}, {sigma}, {curvature}, {constant})"
+        ) == pytest.approx(2 / curvature)
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("constant", "sigma", "curvature"), [(0.5, 4.0, 1.0), (1.0, 1.5, 1.0), (2.0, 2.0, 3.0)]
+)
+def test_added_constant_displays_the_runs(
+    bench: Bench, constant: float, sigma: float, curvature: float
+) -> None:
+    given = f'data-constant="{constant}" data-sigma="{sigma}" data-curvature="{curvature}"'
+    compare_added_constant(bench.widget("added-constant", given), constant, sigma, curvature)
+
+
+@needs_chromium
+def test_added_constant_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("added-constant", width=390)
+    assert page.locator("img").count() == 0
+    assert [shown(page, name) for name in ("constant", "sigma", "curvature")] == ["0.50", "4", "1"]
+    compare_added_constant(page, 0.5, 4.0, 1.0)
+    page.keyboard.press("Tab")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    compare_added_constant(page, 0.65, 4.0, 1.0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_added_constant(page, 0.65, 1000.0, 1.0)
+    assert "settles slowly" in shown(page, "end")
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_added_constant(page, 0.65, 0.1, 5.0)
+
+
 # ------------------------------------------------------------------------------------------------------------ any page
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", ["minimum-norm", "hypentropy-ball"])
+@pytest.mark.parametrize("name", NAMES)
+def test_controls_have_names_and_a_visible_focus(bench: Bench, name: str) -> None:
+    page = bench.widget(name, width=390)
+    controls = page.locator("input, button, .handle")
+    assert controls.count() > 0
+    for k in range(controls.count()):
+        control = controls.nth(k)
+        named = control.evaluate(
+            "e => e.labels?.[0]?.textContent || e.getAttribute('aria-label') || e.textContent"
+        )
+        assert named.strip() != ""
+    page.keyboard.press("Tab")
+    outline = page.evaluate("""(() => {
+        const ring = document.activeElement.querySelector(".focus");
+        return ring ? getComputedStyle(ring).stroke : getComputedStyle(document.activeElement).outlineStyle;
+    })()""")
+    assert outline != "none"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", NAMES)
 def test_without_scripts_the_picture_stays(bench: Bench, name: str) -> None:
     (bench.folder / "plain.html").write_text(sub_page(name), encoding="utf-8")
     page = bench.page("plain.html", java_script_enabled=False)
@@ -500,13 +787,14 @@ def test_without_scripts_the_picture_stays(bench: Bench, name: str) -> None:
 
 
 @needs_chromium
-@pytest.mark.parametrize("name", ["minimum-norm", "hypentropy-ball"])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_labels_can_be_read(bench: Bench, name: str, theme: str) -> None:
     """Contrast of every visible text against the page, at least 4.5 : 1."""
     page = bench.widget(name, width=390)
     page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
-    colours = page.evaluate("""[...document.querySelectorAll("svg text, dt, dd, p, label, button, .ld-key")].map(
+    words = "svg text, dt, dd, p, label, legend, button, .ld-key"
+    colours = page.evaluate(f"""[...document.querySelectorAll("{words}")].map(
         e => [getComputedStyle(e)[e.closest("svg") ? "fill" : "color"], e.textContent.trim().slice(0, 30)])""")
     ground = luminance("rgb(255, 255, 255)" if theme == "light" else "rgb(20, 24, 30)")
     for colour, text in colours:
@@ -538,7 +826,8 @@ def test_rendered_pages_carry_living_widgets(browser: playwright.Browser) -> Non
                 page.wait_for_selector(f'[data-widget="{name}"][data-ready="true"]')
                 box = page.locator(f'[data-widget="{name}"]').first.bounding_box()
                 assert box["x"] >= 0 and box["x"] + box["width"] <= 390, path
-                assert page.locator(f'[data-widget="{name}"] [data-quantity="end"]').first.inner_text() != ""
+                readout = page.locator(f'[data-widget="{name}"] [data-quantity="end"]').first
+                assert readout.inner_text() != ""
                 found.add(name)
     finally:
         for context in browser.contexts:

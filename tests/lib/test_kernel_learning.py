@@ -46,7 +46,7 @@ def test_both_commands_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("LEARNING_DYNAMICS_RESULTS", str(tmp_path))
     assert kernel_learning.main(["--seeds", "2", "--steps", "20"]) == 0
     kept = results.load(kernel_learning.CHAPTER, "kernel-learning")
-    assert kept["linear_errors"].shape == (2, 2, 2) and kept["tanh_first"].shape == (2, 2, 20)
+    assert kept["linear_errors"].shape == (3, 2, 2) and kept["tanh_first"].shape == (3, 2, 20)
     monkeypatch.setattr(recurrence_timings, "_alone", lambda *_: (0.5, 1.0))
     assert recurrence_timings.main(["--lengths", "4", "8", "--batch", "1", "--states", "2"]) == 0
     table = results.load(recurrence_timings.CHAPTER, "timings-cpu")

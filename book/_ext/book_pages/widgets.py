@@ -17,8 +17,11 @@ _log = logging.getLogger(__name__)
 def load(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Load `widgets/NAME.js` where the page has `data-widget="NAME"`."""
-    for name in sorted(set(_WIDGET.findall(context.get("body", "")))):
+    """Load `widgets/NAME.js` where the page has `data-widget="NAME"`, after what the scripts share."""
+    names = sorted(set(_WIDGET.findall(context.get("body", ""))))
+    if names:
+        app.add_js_file("widgets/drawing.js", loading_method="defer")
+    for name in names:
         script = f"widgets/{name.replace('-', '_')}.js"
         if not (Path(app.srcdir) / "book" / "_static" / script).is_file():
             _log.warning("no script %s for the moving part %s", script, name, location=pagename)

@@ -7,6 +7,7 @@
    Pure formulas: window.learningDynamics.hypentropyBall. */
 (function () {
   "use strict";
+  const { add, set, number, power, scientific, follow, mount } = window.learningDynamics.drawing;
 
   // ---------------------------------------------------------------- formulas
   const X = [1, 2];
@@ -89,7 +90,6 @@
     return [...arc, ...back.map(([a, b]) => [-a, b]), ...arc.map(([a, b]) => [-a, -b]), ...back.map(([a, b]) => [a, -b])];
   }
 
-  window.learningDynamics = window.learningDynamics || {};
   window.learningDynamics.hypentropyBall = { X, Y, q, potential, onPath, dual, minimiser, kernelChange, boundary };
 
   // ---------------------------------------------------------------- picture
@@ -97,37 +97,13 @@
   const RANGE = { low: -4, high: 1 }; // log10 of alpha
   const DIAL = { low: -6, high: 8 }; // log10 of the change of the kernel
   const PERIOD = 24000; // milliseconds, there and back
-  const SVG = "http://www.w3.org/2000/svg";
-
-  function add(parent, name, attributes = {}, text) {
-    const node = document.createElementNS(SVG, name);
-    set(node, attributes);
-    if (text !== undefined) node.textContent = text;
-    parent.appendChild(node);
-    return node;
-  }
-  function set(node, attributes) {
-    for (const key of Object.keys(attributes)) node.setAttribute(key, attributes[key]);
-  }
-  const number = (x, digits = 4) => {
-    const text = x.toFixed(digits);
-    return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
-  };
-  const power = (k) => `10${String(k).replace("-", "\u207b").replace(/\d/g, (c) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])}`;
-  const scientific = (x) => {
-    let k = Math.floor(Math.log10(x));
-    if (k >= -2 && k <= 2) return String(Number(x.toPrecision(3)));
-    let m = (x / 10 ** k).toFixed(1);
-    if (m === "10.0") [m, k] = ["1.0", k + 1];
-    return `${m}×${power(k)}`;
-  };
 
   const HTML = `
     <p class="ld-widget-title">The scale of the start decides which solution training finds.</p>
     <div class="ld-widget-row">
       <div class="ld-widget-picture" data-part="picture"></div>
       <div class="ld-widget-panel">
-        <label class="ld-slider"><span>start scale α <output data-quantity="alpha"></output></span>
+        <label class="ld-slider"><span>start scale α <data data-quantity="alpha"></data></span>
           <input type="range" name="alpha" min="${RANGE.low}" max="${RANGE.high}" step="0.05"></label>
         <div class="ld-ends"><span>small</span><span>large</span></div>
         <div data-part="dial"></div>
@@ -182,7 +158,7 @@
     const startLabel = add(svg, "text", { class: "halo muted", "text-anchor": "end" }, "start");
     const ballLabel = add(svg, "text", { class: "blue" });
     ballLabel.append("ball of Q");
-    const sub = document.createElementNS(SVG, "tspan");
+    const sub = document.createElementNS(svg.namespaceURI, "tspan");
     set(sub, { dy: 4, "font-size": 10 });
     sub.textContent = "α";
     ballLabel.append(sub);
@@ -316,18 +292,11 @@
     });
 
     host.replaceChildren(box);
-    layout();
-    if (window.ResizeObserver) new ResizeObserver(layout).observe(svg.parentNode);
-    else window.addEventListener("resize", layout);
+    follow(svg.parentNode, layout);
     if (window.IntersectionObserver) new IntersectionObserver((list) => { seen = list[list.length - 1].isIntersecting; }).observe(svg);
     if (host.dataset.autoplay === "true" && !still.matches) play(true);
     if (still.addEventListener) still.addEventListener("change", () => still.matches && play(false));
-    host.dataset.ready = "true";
   }
 
-  function begin() {
-    for (const host of document.querySelectorAll('[data-widget="hypentropy-ball"]:not([data-ready])')) build(host);
-  }
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
-  else begin();
+  mount("hypentropy-ball", build);
 })();

@@ -6,6 +6,7 @@
    Pure formulas: window.learningDynamics.minimumNorm. Angles are in degrees. */
 (function () {
   "use strict";
+  const { add, set, number, follow, mount } = window.learningDynamics.drawing;
 
   // ---------------------------------------------------------------- formulas
   const X = [1, 2];
@@ -75,28 +76,12 @@
     return path;
   }
 
-  window.learningDynamics = window.learningDynamics || {};
   window.learningDynamics.minimumNorm = { X, Y, preconditioner, endPoint, descend, adam };
 
   // ---------------------------------------------------------------- picture
   const VIEW = { left: -2, right: 3, middle: 0.72 };
   const STARTS = [[0, 0], [-1.4, 0.2], [0.3, 2.1], [1, -0.5], [2.4, 0.9]];
-  const SVG = "http://www.w3.org/2000/svg";
 
-  function add(parent, name, attributes = {}, text) {
-    const node = document.createElementNS(SVG, name);
-    for (const key of Object.keys(attributes)) node.setAttribute(key, attributes[key]);
-    if (text !== undefined) node.textContent = text;
-    parent.appendChild(node);
-    return node;
-  }
-  function set(node, attributes) {
-    for (const key of Object.keys(attributes)) node.setAttribute(key, attributes[key]);
-  }
-  const number = (x, digits = 4) => {
-    const text = x.toFixed(digits);
-    return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "\u2212");
-  };
   const pair = (p, digits = 4) => `(${number(p[0], digits)}, ${number(p[1], digits)})`;
   const tiny = (x) => {
     if (x < 1e-15) return "less than 10⁻¹⁵";
@@ -110,9 +95,9 @@
     <p class="ld-widget-title">The end point is known before the first step.</p>
     <div data-part="picture"></div>
     <div class="ld-widget-controls">
-      <label class="ld-slider"><span>stretch of P <output data-quantity="ratio"></output></span>
+      <label class="ld-slider"><span>stretch of P <data data-quantity="ratio"></data></span>
         <input type="range" name="ratio" min="1" max="10" step="0.1"></label>
-      <label class="ld-slider"><span>angle of P <output data-quantity="angle"></output></span>
+      <label class="ld-slider"><span>angle of P <data data-quantity="angle"></data></span>
         <input type="range" name="angle" min="-90" max="90" step="1"></label>
     </div>
     <div class="ld-widget-controls">
@@ -411,15 +396,8 @@
 
     reset();
     host.replaceChildren(box);
-    layout();
-    if (window.ResizeObserver) new ResizeObserver(layout).observe(svg.parentNode);
-    else window.addEventListener("resize", layout);
-    host.dataset.ready = "true";
+    follow(svg.parentNode, layout);
   }
 
-  function start() {
-    for (const host of document.querySelectorAll('[data-widget="minimum-norm"]:not([data-ready])')) build(host);
-  }
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-  else start();
+  mount("minimum-norm", build);
 })();

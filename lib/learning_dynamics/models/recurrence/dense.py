@@ -21,8 +21,8 @@ class DenseRecurrence(nn.Module):
 
     .. math:: x_j=\phi(A x_{j-1}+B u_j),\qquad y_j=C x_j+D u_j,\qquad x_{-1}=0
 
-    Glorot start: the entries of A, B, C are normal with variances 1/N, 1/`inputs`, 1/N; those of D are zero
-    off the diagonal and standard normal on it.
+    Glorot start: the entries of A, B, C are normal with variance 2/(rows + columns) (Glorot and Bengio 2010); those of
+    D are zero off the diagonal and standard normal on it.
 
     Args:
         inputs: width of u_j, >= 1.
@@ -51,7 +51,9 @@ class DenseRecurrence(nn.Module):
         self.activation = activation
 
         def normal(rows: int, columns: int) -> nn.Parameter:
-            return nn.Parameter(torch.randn(rows, columns, generator=generator) / math.sqrt(columns))
+            return nn.Parameter(
+                torch.randn(rows, columns, generator=generator) * math.sqrt(2 / (rows + columns))
+            )
 
         self.A, self.B, self.C = normal(states, states), normal(states, inputs), normal(outputs, states)
         self.D = nn.Parameter(
