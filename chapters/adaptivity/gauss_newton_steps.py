@@ -1,0 +1,1998 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Gauss-Newton steps: no step is too large
+#
+# Add a constant to your loss. Gradient descent does not notice: its gradient is the same. The method of this
+# chapter, NGN, notices. With nothing added, every step size you ask for converges; with a constant, a large one ends
+# in a jump back and forth between two points, at a height known before the run.
+#
+# **Can a step size be chosen so that no setting makes training diverge?** Yes, if the loss is convex, smooth and
+# never negative: write it as a square, linearize the root, and step to the minimum of that model. It costs one division.
+# **What breaks it**: a loss whose minimum is positive. Nothing diverges then either, but a large step stops short of
+# the minimum.
+#
+# Move the constant $c$, the largest step $\eta_{\max}$ (`sigma`) and the curvature $\lambda$. The line is predicted.
+#
+# <div class="ld-widget" data-widget="added-constant"></div>
+
+# %% tags=["colab", "remove-cell"]
+# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "git+https://github.com/learning-dynamics/learning-dynamics"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
+    from learning_dynamics import colab
+
+    colab.prepare()
+
+# %% tags=["parameters", "remove-input"]
+SCALE = "book"
+DEVICE = "auto"
+SEED = 0
+
+# %% tags=["hide-input"]
+import math
+
+import matplotlib.pyplot as plt
+import torch
+from scipy.optimize import brentq
+from torch.nn.functional import cross_entropy
+
+from learning_dynamics import data, ensembles, figures, image_training, results, runs
+from learning_dynamics.ledger import (
+    Ledger,
+    at_most,
+    between,
+    confident,
+    control,
+    correction,
+    equals,
+    identity,
+    inequality,
+    ordering,
+)
+from learning_dynamics.models import SmallCNN
+from learning_dynamics.optimizers import NGN, Averaged, GradientDescent, NGNRule, ngn_step_size
+from learning_dynamics.statistics import mean_interval
+
+figures.use_style()
+run = runs.Run("adaptivity/gauss_newton_steps", scale=SCALE, device=DEVICE, seed=SEED)
+ledger = Ledger(run)
+like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
+
+
+# %%
+def ngn_gap(theta, eta_max, curvature, c):  # one step in one variable; returns theta and the gap after it
+    loss, gradient = curvature * theta**2 / 2 + c, curvature * theta
+    theta = theta - ngn_step_size(loss, gradient**2, eta_max) * gradient
+    return theta, curvature * theta**2 / 2
+
+
+def predicted_gap(eta_max, curvature, c):  # the height of the two-cycle; 0 below rho = 2
+    rho = eta_max * curvature
+    return c * (rho - 2).clamp(min=0) / (rho + 2)
+
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**A constant added to the loss stops NGN at a height known in advance.** The loss is $\\theta^2/2+c$, the largest step 4. Top: the gap to the minimum; without a constant it falls geometrically, with $c=0.5$ it settles on the predicted line. What breaks it: gradient descent with the same step (dashed) diverges, with or without the constant. Bottom: where NGN ends, a jump between the two ringed points.", "name": "fig-gauss-newton-steps-constant"}, "image": {"alt": "Top: on a logarithmic axis a straight falling line, a line that levels off on a thin horizontal line, and a dashed line rising out of the picture. Bottom: a parabola with dots that gather in two rings at equal height on its two sides."}}
+start = torch.tensor(2.0, **like)
+paths = {}
+for c in (0.0, 0.5):
+    theta, points = start, [start]
+    for _ in range(30):
+        theta, _ = ngn_gap(theta, 4.0, 1.0, c)
+        points.append(theta)
+    paths[c] = torch.stack(points)
+fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.6))
+top.semilogy(paths[0.5] ** 2 / 2, label="NGN, $c=0.5$")
+top.semilogy(paths[0.0] ** 2 / 2, label="NGN, $c=0$")
+height = predicted_gap(torch.tensor(4.0, **like), 1.0, 0.5).item()
+top.axhline(height, color="0.6", lw=1, marker="")
+descent = start * (-3.0) ** torch.arange(31, **like)
+figures.line_control(top, range(31), descent**2 / 2, label="gradient descent, any $c$")
+top.set(ylim=(1e-8, 1e3), xlabel="step $k$", ylabel="$\\mathcal{L}(\\theta_k)-\\mathcal{L}^\\star$")
+top.legend(loc="center right", fontsize=8.5)
+grid = torch.linspace(-2.1, 2.1, 200, **like)
+bottom.plot(grid, grid**2 / 2 + 0.5, color="0.6", marker="")
+bottom.plot(paths[0.5], paths[0.5] ** 2 / 2 + 0.5, "o", color="#0072B2", markersize=4, markevery=1)
+for side in (-1, 1):
+    bottom.plot(
+        side * math.sqrt(2 * height),
+        height + 0.5,
+        "o",
+        mfc="none",
+        color="#D55E00",
+        markersize=12,
+        markevery=1,
+    )
+bottom.set(xlabel="$\\theta$", ylabel="$\\mathcal{L}(\\theta)$", ylim=(0, 2.8))
+plt.show()
+
+# %% [markdown]
+# This chapter turns $\eta_k$ once more. After it you can
+#
+# - use NGN in PyTorch, and say what its one number does;
+# - derive the step as a Gauss-Newton step, and place it between gradient descent and
+#   {chapter}`Polyak's step <adaptivity/polyak_steps>`, which you should read first;
+# - predict where it ends on a quadratic, and why its step there is the best fixed step of gradient descent;
+# - say what is proved for it, with which constants, and when not to use it.
+#
+# The source is section 4.3 of {cite}`orvieto2023dynamics`, published later as {cite}`orvieto2024adaptive`. The page
+# runs in under a minute on one CPU core, in seconds with `SCALE = "smoke"`.
+#
+# ## Use it in five lines
+#
+# NGN needs what every training loop has: the loss of the batch and its gradient. Its `lr` is the largest step
+# $\eta_{\max}$ that it may take.
+
+
+# %%
+def one_epoch(lr, images, labels):
+    torch.manual_seed(SEED)
+    network = SmallCNN()
+    optimizer = NGN(network.parameters(), lr=lr)
+    for x, y in zip(images.split(128), labels.split(128), strict=True):
+        loss = cross_entropy(network(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step(loss=loss)
+    return loss.item()
+
+
+digits, digit_labels = image_training.images_of("mnist-10k")
+for lr in (0.1, 1.0, 10.0):  # guessing costs ln 10
+    assert one_epoch(lr, digits, digit_labels) < 0.5 * math.log(10)
+
+# %% [markdown]
+# Settings a hundredfold apart learn in one pass over ten thousand digits. Any schedule of PyTorch acts on `lr`.
+# Where does such patience come from?
+#
+# ## Where the formula comes from
+#
+# The training loss is a mean over $n$ samples, $\mathcal L=\frac1n\sum_i\ell_i$, and every $\ell_i$ is differentiable
+# and never negative. So it has a root, $h_i=\sqrt{\ell_i}$, and the loss is a sum of squares,
+# $\mathcal L=\frac1n\sum_ih_i^2$. By the chain rule $\nabla h_i=\nabla\ell_i/(2\sqrt{\ell_i})$. The Gauss-Newton idea:
+# do not linearize the loss, linearize what is squared. For a move $p\in\mathbb R^d$ the model is
+#
+# $$
+# \begin{aligned}
+# M(p)=\frac1n\sum_{i=1}^n&\bigl(h_i+\nabla h_i^\top p\bigr)^2\\
+# &+\frac{1}{2\eta_{\max}}\lVert p\rVert^2 .
+# \end{aligned}
+# $$ (eq-gauss-newton-steps-model)
+#
+# A sum of squares is never negative, and neither is the model. A linear model of $\ell_i$ itself falls below zero, where the
+# loss never goes. The last term keeps the move short; $\eta_{\max}>0$ is the only number to choose. The model is quadratic,
+# and its minimizer is the step of Levenberg and Marquardt {cite}`levenberg1944method,marquardt1963algorithm`:
+#
+# $$
+# \begin{aligned}
+# p&=-\,G^{-1}\,\nabla\mathcal L,\\
+# G&=\frac1{\eta_{\max}}I+\frac1n\sum_{i=1}^n\frac{\nabla\ell_i\nabla\ell_i^\top}{2\ell_i}.
+# \end{aligned}
+# $$ (eq-gauss-newton-steps-full)
+#
+# With one sample, or with the loss of a batch taken as one function, $G$ is a multiple of the identity plus one outer
+# product, and $\nabla\ell$ is one of its eigenvectors. No system has to be solved.
+#
+# :::{prf:proposition} The non-negative Gauss-Newton step
+# :label: thesis-alg-ngn
+# For one differentiable $\ell\ge0$ with $\ell(\theta)>0$ the minimizer of {eq}`eq-gauss-newton-steps-model` is $p=-\eta\,\nabla\ell(\theta)$
+# with
+#
+# $$\eta=\frac{\eta_{\max}}{1+\dfrac{\eta_{\max}}{2\,\ell(\theta)}\lVert\nabla\ell(\theta)\rVert^2}.$$ (eq-gauss-newton-steps-ngn)
+#
+# *NGN* takes it with $\ell=\ell_{i_k}$ for the sample (or batch) $i_k$ of step $k$:
+# $\theta_{k+1}=\theta_k-\eta_k\nabla\ell_{i_k}(\theta_k)$.
+# :::
+#
+# *The key step.* $G\nabla\ell=\bigl(\frac1{\eta_{\max}}+\frac{\lVert\nabla\ell\rVert^2}{2\ell}\bigr)\nabla\ell$: the
+# bracket is $1/\eta$.
+#
+# :::{dropdown} Proof of both formulas
+# 1. $\nabla M(p)=\frac2n\sum_i(h_i+\nabla h_i^\top p)\nabla h_i+\frac1{\eta_{\max}}p$. It vanishes where
+#    $\bigl[\frac2n\sum_i\nabla h_i\nabla h_i^\top+\frac1{\eta_{\max}}I\bigr]p=-\frac2n\sum_ih_i\nabla h_i$.
+# 2. $2h_i\nabla h_i=\nabla\ell_i$ and $2\nabla h_i\nabla h_i^\top=\nabla\ell_i\nabla\ell_i^\top/(2\ell_i)$. This is
+#    {eq}`eq-gauss-newton-steps-full`; $G$ is positive definite, so the zero of $\nabla M$ is the minimizer.
+# 3. For one function, $p=-\eta\nabla\ell$ solves $Gp=-\nabla\ell$ by the key step. $\square$
+# :::
+#
+# :::{dropdown} The letters of the source
+# | here | source, section 4.3 and D.2 | meaning |
+# |---|---|---|
+# | $\theta$, $\theta_k$, $\theta^\star$ | $x$, $x^k$, $x^*$ | parameters, iterate, a minimizer of the mean |
+# | $\mathcal L$, $\ell_i$, $\ell_i^\star$ | $f$, $f_i$, $f_i^*$ | loss, loss of one sample, its infimum |
+# | $h_i$ (local) | $r_i$ | root of the loss of one sample |
+# | $\eta_k$, $\eta_{\max}$ | $\gamma_k$, $\sigma$ | step, largest step |
+# | $\rho=\eta_{\max}L$ (local) | $\sigma L$ | largest step in units of $1/L$ |
+# | $\hat\eta$ (local) | $\eta_\sigma$ | step in the rate of the convex theorem |
+# | $n$, $d$, $K$ | $N$ or $n$, $d$, $K$ | samples, parameters, steps |
+# | $\Delta_{\mathrm{noise}}^2$ | $\Delta_{\mathrm{noise}}^2$, $\zeta^2$ | largest variance of the gradient |
+# :::
+#
+# Written out, the rule of this chapter is
+
+
+# %%
+def ngn(loss, theta, eta_max, steps):
+    for _ in range(steps):
+        theta = theta.detach().requires_grad_()
+        value = loss(theta)
+        (gradient,) = torch.autograd.grad(value, theta)
+        eta = eta_max / (1 + eta_max / (2 * value) * gradient.square().sum())
+        theta = theta - eta * gradient
+    return theta.detach()
+
+
+def bowl(theta):  # a loss that is not quadratic
+    return torch.log1p((theta**2).sum()) + 0.1 * (theta[0] - 1) ** 2 + 0.05
+
+
+at_start = torch.tensor([1.5, -0.7, 0.4], **like)
+parameter = torch.nn.Parameter(at_start.clone())
+optimizer = NGN([parameter], lr=5.0)
+for _ in range(50):
+    optimizer.zero_grad()
+    value = bowl(parameter)
+    value.backward()
+    optimizer.step(loss=value)
+assert torch.allclose(parameter.detach(), ngn(bowl, at_start, 5.0, 50), rtol=1e-12, atol=1e-14)
+
+# %% tags=["hide-input"]
+many = run.pick(smoke=20, book=200, paper=200)
+source = run.generator("derivation")
+roots = torch.rand(many, 5, generator=source, **like) + 0.1  # h_i and its gradient, any numbers will do
+root_slopes = torch.randn(many, 5, 3, generator=source, **like)
+caps = 10 ** (4 * torch.rand(many, generator=source, **like) - 2)
+
+
+def model(p, h, slopes, cap, weight=0.5):
+    return ((h + slopes @ p) ** 2).mean() + weight * (p**2).sum() / cap
+
+
+def minimizer(h, slopes, cap, weight=0.5):  # exact: the model is quadratic
+    zero = torch.zeros(slopes.shape[-1], **like)
+    hessian = torch.func.hessian(model)(zero, h, slopes, cap, weight)
+    return -torch.linalg.solve(hessian, torch.func.grad(model)(zero, h, slopes, cap, weight))
+
+
+def closed_form(h, slopes, cap):  # the matrix G, from losses and their gradients
+    losses, gradients = h**2, 2 * h[:, None] * slopes
+    G = torch.eye(slopes.shape[-1], **like) / cap
+    G = G + (gradients / (2 * losses[:, None])).T @ gradients / len(h)
+    return -torch.linalg.solve(G, gradients.mean(0)), torch.linalg.cond(G)
+
+
+moves, conditions = torch.vmap(closed_form)(roots, root_slopes, caps)
+by_model = torch.vmap(minimizer)(roots, root_slopes, caps)
+heavier = torch.vmap(lambda *each: minimizer(*each, weight=1.0))(roots, root_slopes, caps)
+
+
+def apart(one, two):
+    return (one - two).norm(dim=-1) / two.norm(dim=-1)
+
+
+ledger.check(
+    "thesis:eq-105",
+    "The minimizer of the model, by automatic differentiation, is −G⁻¹∇ℒ",
+    measured=apart(by_model, moves),
+    criterion=identity("‖argmin M + G⁻¹∇ℒ‖/‖G⁻¹∇ℒ‖", condition=conditions.max().item()),
+    control=control("‖p‖²/η_max in the place of ‖p‖²/2η_max", apart(heavier, moves)),
+    expected="holds",
+)
+
+one_root, one_slope = roots[:, :1], root_slopes[:, :1]
+single, condition = torch.vmap(closed_form)(one_root, one_slope, caps)
+one_loss, one_gradient = one_root[:, 0] ** 2, (2 * one_root[..., None] * one_slope)[:, 0]
+scalar = ngn_step_size(one_loss, one_gradient.square().sum(-1), caps)
+halved = ngn_step_size(one_loss / 2, one_gradient.square().sum(-1), caps)
+ledger.check(
+    "thesis:alg-ngn",
+    "For one function the matrix step is the NGN step of the library",
+    measured=apart(-scalar[:, None] * one_gradient, single),
+    criterion=identity("‖−η∇ℓ + G⁻¹∇ℓ‖/‖G⁻¹∇ℓ‖", condition=condition.max().item()),
+    control=control("ℓ in the place of 2ℓ", apart(-halved[:, None] * one_gradient, single)),
+    expected="holds",
+    show="card",
+)
+
+# %% [markdown]
+# {numref}`fig-gauss-newton-steps-toys` shows model and step on five functions of one variable. Gradient descent
+# with the step $\eta_{\max}$ also minimizes a model, the tangent plus $p^2/2\eta_{\max}$. Only that one goes below zero.
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**NGN's model is never negative, and its step is shorter where the function is steep for its height.** Grey: five functions. Blue: the squared tangent of the root at the black dot, with the move to the star. What breaks it: the tangent plus $p^2/2\\eta_{\\max}$, the model of gradient descent (dashed), falls below zero. Last panel: all five steps on one curve.", "name": "fig-gauss-newton-steps-toys"}, "image": {"alt": "Six small panels. In five, a grey function, a blue parabola that touches zero at most, and a dashed line that goes below zero. In the last, five dots on a falling curve."}}
+toys = {
+    "$\\theta^2/2+0.1$": (lambda x: x**2 / 2 + 0.1, 2.0, 1.5),
+    "$5\\theta^2$": (lambda x: 5 * x**2, 1.0, 0.5),
+    "$\\theta^4$": (lambda x: x**4, 1.2, 0.5),
+    "$\\ln(1+\\theta^2)+0.1$": (lambda x: torch.log1p(x**2) + 0.1, 1.5, 4.0),
+    "$1.1+\\sin\\theta$": (lambda x: 1.1 + torch.sin(x), 0.3, 6.0),
+}
+moves_from = torch.linspace(-6, 6, 601, **like)
+toy_numbers = []
+fig, axes = figures.subplots(3, 2, size=(7.0, 7.6))
+for ax, (name, (function, begin, cap)) in zip(axes.flat, toys.items(), strict=False):
+    begin = torch.tensor(begin, **like)
+    value, slope = function(begin), torch.func.grad(function)(begin)
+    step = ngn_step_size(value, slope**2, cap).item()
+    squared = (value.sqrt() + slope / (2 * value.sqrt()) * moves_from) ** 2
+    tangent = value + slope * moves_from + moves_from**2 / (2 * cap)
+    at_step = (value.sqrt() - step * slope**2 / (2 * value.sqrt())) ** 2 + step**2 * slope**2 / (2 * cap)
+    lead = (squared + moves_from**2 / (2 * cap)).min() - at_step  # no other move has a lower model
+    toy_numbers.append([step / cap, (cap * slope**2 / (2 * value)).item(), lead, tangent.min()])
+    ax.plot(begin + moves_from, function(begin + moves_from), color="0.6", marker="")
+    ax.plot(begin + moves_from, squared, color="#0072B2", marker="")
+    figures.line_control(ax, begin + moves_from, tangent)
+    ax.plot(begin, value, "ko", markevery=1)
+    ax.plot(begin - step * slope, function(begin - step * slope), "*", color="#D55E00", ms=11, markevery=1)
+    ax.set(xlim=(begin - 4.5, begin + 1.5), ylim=(-1.5 * value, 2.2 * value), title=name, xlabel="$\\theta$")
+toy_numbers = torch.tensor(toy_numbers, **like)
+last = axes.flat[-1]
+sharpness = torch.logspace(-1, 2, 50, **like)
+last.semilogx(sharpness, 1 / (1 + sharpness), marker="", color="0.6")
+last.semilogx(toy_numbers[:, 1], toy_numbers[:, 0], "o", color="#0072B2", markevery=1)
+last.set(xlabel="$\\eta_{\\max}\\|\\nabla\\ell\\|^2/2\\ell$", title="NGN step / $\\eta_{\\max}$")
+plt.show()
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:fig-39",
+    "On five functions no move has a lower non-negative model, and no step exceeds descent's",
+    measured=torch.stack([toy_numbers[:, 2], 1 - toy_numbers[:, 0]]),
+    criterion=inequality("least M on a fine grid of moves − M at the step; 1 − η/η_max"),
+    control=control("least value of gradient descent's model", toy_numbers[:, 3]),
+    expected="reproduced",
+    claim="experiment",
+)
+
+# %% [markdown]
+# ## What the step knows
+#
+# Take reciprocals in {eq}`eq-gauss-newton-steps-ngn`:
+#
+# $$\frac1\eta=\frac1{\eta_{\max}}+\frac{\lVert\nabla\ell\rVert^2}{2\,\ell}.$$ (eq-gauss-newton-steps-reciprocal)
+#
+# The second term is a *curvature estimate*. Call $\ell$ *$L$-smooth* if its gradient is $L$-Lipschitz. Then
+# $\lVert\nabla\ell\rVert^2\le2L(\ell-\ell^\star)$, shown in {chapter}`Polyak steps <adaptivity/polyak_steps>`, and with
+# $\ell^\star\ge0$ the estimate lies between $0$ and $L$. So
+#
+# $$\eta\in\Bigl[\frac1{L+1/\eta_{\max}},\ \eta_{\max}\Bigr].$$ (eq-gauss-newton-steps-range)
+#
+# This is where non-negativity enters. The step is never above $\eta_{\max}$, and where the landscape is sharp it may
+# shrink to just below $1/L$, a safe step, without knowing $L$.
+#
+# - **It underestimates.** For $\ell=\frac\lambda2e^2+c$ at distance $e$ from the minimum the estimate is
+#   $\lambda\cdot\frac{\lambda e^2}{\lambda e^2+2c}\le\lambda$, with equality only for $c=0$. A constant hides the
+#   curvature, and the closer to the minimum, the better.
+# - **Its two limits.** For $\eta_{\max}\to0$ it is gradient descent with the step $\eta_{\max}$. For
+#   $\eta_{\max}\to\infty$ it is $2\ell/\lVert\nabla\ell\rVert^2$: Polyak's step with $0$ in the place of $\ell^\star$, twice as long.
+# - **In between.** With $P=2\ell/\lVert\nabla\ell\rVert^2$ the step is $\eta_{\max}P/(\eta_{\max}+P)$, a smooth
+#   minimum: between half of and the whole of $\min\{\eta_{\max},P\}$, the capped stochastic Polyak step with $c=\frac12$.
+#
+# :::{dropdown} Proofs
+# *Range.* Put $0\le\lVert\nabla\ell\rVert^2/2\ell\le L$ into {eq}`eq-gauss-newton-steps-reciprocal`. *Estimate.*
+# $\lVert\nabla\ell\rVert^2=\lambda^2e^2$ and $2\ell=\lambda e^2+2c$. *Limits and the smooth minimum.* From
+# $\frac1\eta=\frac1{\eta_{\max}}+\frac1P$: $1-\eta/P=\frac{P/\eta_{\max}}{1+P/\eta_{\max}}\le P/\eta_{\max}$, and
+# the same with the two exchanged; and
+# $\max\{\frac1{\eta_{\max}},\frac1P\}\le\frac1\eta\le2\max\{\frac1{\eta_{\max}},\frac1P\}$. $\square$
+# :::
+
+# %% tags=["hide-input"]
+n, d = 20, 5
+source = run.generator("quadratics")
+turns = torch.linalg.qr(torch.randn(n, d, d, generator=source, **like)).Q
+curvatures = 0.1 + 0.9 * torch.rand(n, d, generator=source, **like)
+curvatures[:, 0] = 1.0  # so that L = 1
+H = turns @ torch.diag_embed(curvatures) @ turns.mT
+targets = torch.randn(n, d, generator=source, **like)
+floors = 0.6 * torch.rand(n, generator=source, **like)
+L = 1.0
+
+
+def losses(theta, rows=slice(None)):  # l_i and its gradient; theta broadcasts against (rows, d)
+    away = theta - targets[rows]
+    gradient = (H[rows] @ away[..., None]).squeeze(-1)
+    return (away * gradient).sum(-1) / 2 + floors[rows], gradient
+
+
+distances = torch.logspace(-3, 1, run.pick(smoke=40, book=400, paper=400), **like)
+directions = torch.randn(len(distances), n, d, generator=source, **like)
+near = targets + distances[:, None, None] * directions / directions.norm(dim=-1, keepdim=True)
+value, slope = losses(near)  # (points, n): every sample at points around its own minimizer
+squared = slope.square().sum(-1)
+etas_max = torch.tensor([0.01, 0.1, 0.5, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0], **like)[:, None, None]
+eta = ngn_step_size(value, squared, etas_max)
+
+
+def range_slack(step, cap, L):  # distances to both ends, in units of the cap; the smaller for each cap
+    return torch.minimum((step - 1 / (L + 1 / cap)) / cap, 1 - step / cap).amin((-2, -1))
+
+
+P = 2 * value / squared
+ledger.check(
+    "thesis:eq-116",
+    "For smooth non-negative losses the step lies between 1/(L + 1/η_max) and η_max",
+    measured=range_slack(eta, etas_max, L),
+    criterion=inequality("distance of η/η_max from both ends of its range"),
+    control=control(
+        "losses lowered below zero",
+        range_slack(1 / (1 / etas_max + squared / (2 * (value - floors - 1))), etas_max, L),
+    ),
+    expected="holds",
+)
+
+
+# %% tags=["hide-input"]
+def estimate(curvature, error, c, factor=2.0):
+    return curvature * curvature * error**2 / (curvature * error**2 + factor * c)
+
+
+lam, err, cs = (10 ** (2 * torch.rand(many, generator=source, **like) - 1) for _ in range(3))
+slopes_1d = torch.func.vmap(torch.func.grad(lambda e, a, c: a * e**2 / 2 + c))(err, lam, cs)
+measured_estimate = slopes_1d**2 / (2 * (lam * err**2 / 2 + cs))
+ledger.check(
+    "thesis:claim-curvature-estimator",
+    "For λe²/2 + c the ratio ‖∇ℓ‖²/2ℓ is λ · λe²/(λe² + 2c), at most λ",
+    measured=measured_estimate / estimate(lam, err, cs) - 1,
+    criterion=identity("(‖∇ℓ‖²/2ℓ)/(λ · λe²/(λe² + 2c)) − 1"),
+    control=control("c in the place of 2c", measured_estimate / estimate(lam, err, cs, 1.0) - 1),
+    expected="holds",
+)
+large, small = (
+    P * 10.0 ** torch.tensor([3.0, 6.0])[:, None, None],
+    P * 10.0 ** torch.tensor([-3.0, -6.0])[:, None, None],
+)
+
+
+def to_polyak(P):
+    return (ngn_step_size(value, squared, large) / P - 1).abs() * large / P
+
+
+def to_descent(P):
+    return (ngn_step_size(value, squared, small) / small - 1).abs() * P / small
+
+
+ledger.check(
+    "thesis:claim-ngn-limits",
+    "η is P = 2ℓ/‖∇ℓ‖² up to P/η_max for large, and η_max up to η_max/P for small η_max",
+    measured=torch.stack([to_polyak(P), to_descent(P)]),
+    criterion=at_most("|η/P − 1| · η_max/P; |η/η_max − 1| · P/η_max", 1.0),
+    control=control("Polyak's P without the factor 2", to_polyak(P / 2)),
+    expected="holds",
+)
+
+
+def distance_to_ends(step, polyak):
+    smaller = torch.minimum(etas_max, polyak)
+    return (torch.minimum(smaller - step, step - smaller / 2) / smaller).amin((-2, -1))
+
+
+ledger.check(
+    "thesis:beyond-ngn-between-polyak",
+    "NGN takes between half of and the whole capped Polyak step with c = 1/2",
+    measured=distance_to_ends(eta, P),
+    criterion=inequality("distance of η/min{η_max, P} from 1/2 and from 1"),
+    control=control("the capped Polyak step with c = 1", distance_to_ends(eta, P / 2)[4:8]),
+    expected="holds",
+)
+
+# %% [markdown]
+# ## No step is too large, until you add a constant
+#
+# :::{admonition} Predict first
+# :class: tip
+# Minimize $\frac12\theta^2$ with $\eta_{\max}=1000$. Gradient descent multiplies $\theta$ by $-999$. By what does
+# NGN multiply it?
+# :::
+#
+# :::{dropdown} Answer
+# The estimate $\lVert\nabla\ell\rVert^2/2\ell$ is exactly $1$ here, so $1/\eta=1/1000+1$, and $\theta$ is multiplied by
+# $1-\eta=1/1001$. In one variable with minimum zero NGN is the implicit (backward) Euler step, which is stable for every
+# step size.
+# :::
+#
+# With a constant, or a second curvature, the estimate varies, and there is something to see. Take a quadratic with
+# curvatures $\lambda_1,\dots,\lambda_d>0$ plus a constant. Measure the *energy* of each direction,
+# $e_i=\frac12\lambda_i[\theta]_i^2$, and count the constant as one more direction: energy $e_0=c$, curvature $\lambda_0=0$.
+# Then $\ell=\sum_ie_i$, and
+#
+# $$
+# \begin{aligned}
+# \frac{\lVert\nabla\ell\rVert^2}{2\ell}&=\frac{\sum_i\lambda_ie_i}{\sum_ie_i},\\
+# e_i&\leftarrow(1-\eta\lambda_i)^2\,e_i .
+# \end{aligned}
+# $$ (eq-gauss-newton-steps-energies)
+#
+# The curvature estimate is a mean of the curvatures, weighted by energy. A constant is a direction that holds energy
+# and never moves. So "one curvature and a constant" and "two curvatures" are the same problem, with the same answer.
+#
+# :::{prf:theorem} Where a large step settles
+# :label: thesis-beyond-ngn-limiting-step
+# Let two energies $e_L,e_\mu>0$ with curvatures $L>\mu\ge0$ follow {eq}`eq-gauss-newton-steps-energies`, all others
+# zero, and put $s=\eta_{\max}(L-\mu)$. The ratio $z=e_L/e_\mu$ obeys
+#
+# $$z\leftarrow z\Bigl(\frac{s-1-z}{1+(s+1)z}\Bigr)^2 .$$ (eq-gauss-newton-steps-map)
+#
+# 1. If $s\le2$, then $z\to0$ and $\eta\to1/(\mu+1/\eta_{\max})$.
+# 2. If $s>2$, the only positive fixed point is $z^\star=\dfrac{s-2}{s+2}$. There $\eta=\dfrac{2}{L+\mu}$. It attracts for every
+#    $s>2$: a small distance from it is multiplied by $8/s^2-1$ a step. No other cycle attracts.
+# :::
+#
+# *Why one should expect it.* The steep energy grows under a step that is too long, and its growth raises the estimate, which shortens the
+# step. The feedback comes to rest when both energies shrink equally fast, $(1-\eta L)^2=(1-\eta\mu)^2$, and that says $\eta=2/(L+\mu)$.
+#
+# *The key step.* Write the estimate as $\mu+(L-\mu)\frac{z}{1+z}$; the quotient of the two factors $1-\eta L$ and
+# $1-\eta\mu$ then depends on $s$ alone.
+#
+# :::{dropdown} Proof
+# 1. *The map.* $1/\eta=1/\eta_{\max}+\mu+(L-\mu)\frac z{1+z}$. Hence $\frac{1-\eta L}{1-\eta\mu}=\frac{1/\eta-L}{1/\eta-\mu}
+#    =\frac{1/s-1/(1+z)}{1/s+z/(1+z)}=\frac{1+z-s}{1+(s+1)z}$. Square it.
+# 2. *Small steps.* Let $m(z)=\frac{s-1-z}{1+(s+1)z}$. $m<1$ if and only if $s-2<(s+2)z$, and $m>-1$ always. If $s\le2$, then $z$ decreases; its
+#    limit is a fixed point, hence $0$.
+# 3. *The fixed point.* For $s>2$, $m^2=1$ only at $z^\star$. There $\frac z{1+z}=\frac12-\frac1s$, so
+#    $1/\eta=\frac1{\eta_{\max}}+\mu+\frac{L-\mu}2-\frac1{\eta_{\max}}=\frac{L+\mu}2$.
+# 4. *Attraction.* $m'(z)=-\frac{s^2}{(1+(s+1)z)^2}$. At $z^\star$ the denominator is $\bigl(\frac{s^2}{s+2}\bigr)^2$, so $m'=-\frac{(s+2)^2}{s^2}$
+#    and the derivative of the map is $1+2z^\star m'=1-\frac{2(s^2-4)}{s^2}=\frac8{s^2}-1$, between $-1$ and $1$.
+# 5. *Nothing else attracts.* With $z=x^2$ and a sign, the map is the rational function $F(x)=-x\frac{s-1-x^2}{1+(s+1)x^2}$ of
+#    degree three, with four critical points: two real and two imaginary, the roots of $(s+1)w^2+(s^2+2)w-(s-1)=0$ in $w=x^2$. By a theorem of Fatou
+#    {cite}`milnor2006dynamics` every attracting or parabolic cycle attracts the orbit of one of them. $F(\pm i)=\pm i$ with $F'(\pm i)=-1$: these two parabolic points
+#    each take one, and the real ones, which stay real, they cannot take. Real orbits: the cycle $\pm\sqrt{z^\star}$ takes one real critical point and, $F$ being odd, the other.
+#    None is left. $\square$
+# :::
+#
+# Both readings are worth having. With one curvature $L$ and a constant, $\mu=0$ and $z=(\mathcal L-\mathcal L^\star)/c$:
+#
+# :::{prf:corollary} The price of a constant
+# :label: thesis-beyond-ngn-two-cycle
+# For $\ell=\frac\lambda2\theta^2+c$ with $c>0$ put $\rho=\eta_{\max}\lambda$. If $\rho\le2$, NGN converges to the minimum. If $\rho>2$, the
+# attracting cycle is $\theta\leftarrow-\theta$, with the step $2/\lambda$ and the gap
+#
+# $$\ell-\ell^\star=c\,\frac{\rho-2}{\rho+2}.$$ (eq-gauss-newton-steps-gap)
+# :::
+#
+# However large the step, the gap on the cycle stays below $c$. And with two curvatures and no constant:
+#
+# :::{prf:corollary} The best fixed step, found
+# :label: thesis-beyond-ngn-best-fixed-step
+# For a quadratic with extreme curvatures $L>\mu>0$ and minimum zero, let $s=\eta_{\max}(L-\mu)>2$. All the energy in the two
+# extreme directions, in the ratio $z^\star$, is a regime that attracts. In it the step is $2/(L+\mu)$, and every step multiplies
+# the loss by $\bigl(\frac{L-\mu}{L+\mu}\bigr)^2$.
+# :::
+#
+# That is the step which a textbook chooses when it knows $L$ and $\mu$ {cite}`nesterov2018lectures`: no fixed step of gradient descent has a
+# better worst case. NGN knows neither. Energies with curvatures in between shrink faster there and are soon gone, since
+# $|1-\frac{2\lambda_i}{L+\mu}|<\frac{L-\mu}{L+\mu}$. That almost every start ends there is checked, not proved.
+#
+# The checks run the library's NGN in three dimensions, so a middle curvature is there to be forgotten. The number
+# of steps makes $|8/s^2-1|^K$ negligible; rounding is amplified by $1/(1-|8/s^2-1|)$, which is the condition number. For the first corollary the control is the height at which the step would be
+# $1/\lambda$; for the second it is the step $2/L$.
+
+# %% tags=["hide-input"]
+spectrum = torch.tensor([1.0, 0.4, 0.1], **like)  # L, a middle curvature, mu
+ratios = torch.tensor([2.2, 2.5, 4.0, 6.0, 10.0], **like)[:, None, None]  # eta_max times (L - mu)
+few_starts = run.pick(smoke=5, book=40, paper=40)
+starts = torch.randn(len(ratios), few_starts, 3, generator=run.generator("energies"), **like)
+
+
+def plain(curvatures, c):  # quadratic plus constant: loss and gradient
+    def oracle(theta, k):
+        return (curvatures * theta**2).sum(-1) / 2 + c, curvatures * theta
+
+    return oracle
+
+
+def settle(curvatures, c, cap, begin, steps):
+    rule = NGNRule(cap)
+    path = ensembles.iterate(
+        rule, plain(curvatures, c), begin, steps, record=[steps], watch=lambda state: state.step_size
+    )
+    return path.last, path.watched[-1]
+
+
+settled, step_c = settle(spectrum, 0.5, ratios, starts, 2000)
+gaps = (spectrum * settled**2).sum(-1) / 2
+heights = 0.5 * (ratios - 2) / (ratios + 2)
+at_one = 0.5 * (ratios - 1) / (ratios + 1)
+amplified = (1 / (1 - (8 / ratios**2 - 1).abs())).max().item()
+ledger.check(
+    "thesis:beyond-ngn-two-cycle",
+    "With a constant c a large step ends at the gap c(ρ − 2)/(ρ + 2), with the step 2/L",
+    measured=torch.stack([gaps / heights[..., 0] - 1, step_c * spectrum[0] / 2 - 1]),
+    criterion=identity("gap/(c(ρ − 2)/(ρ + 2)) − 1; η L/2 − 1", condition=amplified, size=10.0),
+    control=control("the height at which the step is 1/L", gaps / at_one[..., 0] - 1),
+    expected="holds",
+    show="card",
+)
+
+L_, mu_ = spectrum[0], spectrum[-1]
+final, step_two = settle(spectrum, 0.0, ratios / (L_ - mu_), starts, 1000)
+rate = ((L_ - mu_) / (L_ + mu_)) ** 2
+before, _ = settle(spectrum, 0.0, ratios / (L_ - mu_), starts, 999)
+shrink = (spectrum * final**2).sum(-1) / (spectrum * before**2).sum(-1)
+ledger.check(
+    "thesis:beyond-ngn-best-fixed-step",
+    "With minimum zero a large step settles at 2/(L + μ), the best fixed one",
+    measured=torch.stack([step_two * (L_ + mu_) / 2 - 1, shrink / rate - 1]),
+    criterion=identity(
+        "η(L + μ)/2 − 1; ℓ(θ_{k+1})/ℓ(θ_k) · ((L + μ)/(L − μ))² − 1", condition=amplified, size=10.0
+    ),
+    control=control("2/L in the place of 2/(L + μ)", step_two * L_ / 2 - 1),
+    expected="holds",
+    show="card",
+)
+
+
+# %% tags=["hide-input"]
+def log_odds_step(log_z, s):  # one step of the library's rule, seen in ln z; curvatures 1 and 0, constant 1
+    theta = (2 * log_z.exp()).sqrt()
+    theta = theta - ngn_step_size(theta**2 / 2 + 1, theta**2, s) * theta
+    return (theta**2 / 2).log()
+
+
+s_values = torch.tensor([2.01, 2.2, 8**0.5, 4.0, 10.0, 100.0, 300.0], **like)
+z_star = (s_values - 2) / (s_values + 2)
+multipliers = torch.func.vmap(torch.func.grad(log_odds_step))(z_star.log(), s_values)
+ledger.check(
+    "thesis:beyond-ngn-limiting-step",
+    "Near the fixed point a step multiplies the distance by 8/s² − 1, for every s > 2",
+    measured=multipliers - (8 / s_values**2 - 1),
+    criterion=identity("derivative of one NGN step in ln z, minus (8/s² − 1)", condition=300.0),
+    control=control("4/s² − 1", multipliers - (4 / s_values**2 - 1)),
+    expected="holds",
+)
+wide = torch.tensor([2.2, 2.5, 8**0.5, 4.0, 6.0, 10.0], **like)[:, None]
+
+
+def far_and_near(c):  # from distances between 1e-4 and 1e4
+    begin = torch.logspace(-4, 4, few_starts, **like)[None, :, None].expand(6, few_starts, 1)
+    end, _ = settle(torch.ones(1, **like), c, wide[..., None], begin, 2000)
+    return (end[..., 0] ** 2 / 2) / ((wide - 2) / (wide + 2)) - 1
+
+
+ledger.check(
+    "thesis:beyond-ngn-every-start",
+    "From starts eight decades apart NGN reaches the same two-cycle",
+    measured=far_and_near(1.0),
+    criterion=identity("gap/(c(ρ − 2)/(ρ + 2)) − 1", condition=amplified, size=10.0),
+    control=control("another constant in the loss than in the formula", far_and_near(1.01)),
+    expected="holds",
+)
+rule = NGNRule(ratios, lower_bound=0.5)
+repaired = ensembles.iterate(rule, plain(spectrum, 0.5), starts, 1000, record=[1000]).last
+ledger.check(
+    "thesis:beyond-ngn-lower-bound",
+    "Taking a known minimum off the loss (lower_bound) removes the two-cycle",
+    measured=(spectrum * repaired**2).sum(-1) / 2,
+    criterion=at_most("ℒ(θ_K) − ℒ⋆", 1e-12),
+    control=control("the same runs without lower_bound", gaps),
+    expected="holds",
+)
+
+# %% [markdown]
+# The rate $8/s^2-1$ explains two things. At $s=2\sqrt2$ it vanishes, and the cycle is reached almost at once. For large $s$
+# the map {eq}`eq-gauss-newton-steps-map` is nearly $z\leftarrow1/z$: the ratio swings between a value and its reciprocal, the gap between
+# $cz$ and $c/z$, and needs about $s^2/8$ steps for a factor $e$ towards rest. A run with $s=100$ seems to oscillate for ever. It does not.
+# And if the minimum is known, `NGN(..., lower_bound=c)` takes it off, and no step is too large again.
+#
+# ### The source's picture: two curvatures, six decades
+#
+# The source runs deterministic NGN and gradient descent on such a quadratic with growing hyper-parameter; gradient descent diverges above
+# $2/L$, NGN never does. Its text says that the effective step converges to $2/L$. That is the case of a positive minimum, $\mu=0$ above; with
+# minimum zero it is $2/(L+\mu)$, which comes to the same if $\mu$ is much smaller than $L$.
+
+# %% tags=["hide-input"]
+pair = torch.tensor([1.0, 0.1], **like)
+hyper = torch.logspace(-2, 4, 61, **like)[:, None]
+two = torch.tensor([1.0, 1.0], **like).expand(61, 2)
+steps = 500
+
+
+def along(rule, c):
+    return ensembles.iterate(
+        rule, plain(pair, c), two, steps, record=range(steps + 1), watch=lambda state: state.step_size
+    )
+
+
+zero_run = along(NGNRule(hyper), 0.0)
+plus_run = along(NGNRule(hyper), 0.05)
+gd_run = ensembles.iterate(GradientDescent(hyper), plain(pair, 0.0), two, steps, record=[steps])
+
+
+def height_of(theta):
+    return (pair * theta**2).sum(-1) / 2
+
+
+start_height = height_of(two[0])
+zero_gap, plus_gap = height_of(zero_run.values[-1]), height_of(plus_run.values[-1])
+gd_gap = height_of(gd_run.last.clamp(max=1e200))
+large_caps = hyper[:, 0] >= 0.5
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Over six decades of $\\eta_{\\max}$ NGN never diverges.** Two curvatures, 1 and 0.1. Top: gap after 500 steps; with minimum zero it is negligible for every large step, with a constant it stops at the predicted height (thin line), except far to the right, where 500 steps are too few to come to rest. What breaks it: gradient descent with the same number (dashed) diverges above $2/L$. Bottom: mean step over the last 100 steps and the two predictions.", "name": "fig-gauss-newton-steps-decades"}, "image": {"alt": "Top: on double logarithmic axes, one curve falls below the picture, one levels off on a thin line, and a dashed curve shoots up at 2. Bottom: two curves rise and level off, one at 1.82, one at 2, and rise again at the right end."}}
+fig, (top, bottom) = figures.subplots(2, 1, size=(6.2, 6.0))
+x = hyper[:, 0]
+top.loglog(x, zero_gap.clamp(min=1e-16), label="NGN, minimum 0")
+top.loglog(x, plus_gap.clamp(min=1e-16), label="NGN, minimum 0.05")
+top.loglog(x[x > 2], predicted_gap(x[x > 2], 1.0, 0.05), color="0.6", lw=1, marker="", zorder=0)
+figures.line_control(top, x[gd_gap < 1e4], gd_gap[gd_gap < 1e4].clamp(min=1e-16), label="gradient descent")
+top.set(ylim=(1e-16, 1e3), xlabel="$\\eta_{\\max}$", ylabel="gap after 500 steps")
+top.legend(fontsize=8.5, loc="lower right")
+for path, limit, name in ((zero_run, 2 / 1.1, "minimum 0"), (plus_run, 2.0, "minimum 0.05")):
+    bottom.semilogx(x, path.watched[-100:].mean(0), label=f"NGN, {name}")
+    bottom.axhline(limit, color="0.6", lw=1, marker="", zorder=0)
+bottom.annotate("$2/L$", (0.012, 2.03), color="0.35", fontsize=9)
+bottom.annotate("$2/(L+\\mu)$", (0.012, 1.63), color="0.35", fontsize=9)
+bottom.set(xlabel="$\\eta_{\\max}$", ylabel="mean step at the end", ylim=(0, 3.5))
+bottom.legend(fontsize=8.5, loc="lower right")
+plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-gauss-newton-steps-decades",
+    {
+        "eta_max": x,
+        "gap_minimum_zero": zero_gap,
+        "gap_minimum_positive": plus_gap,
+        "gradient_descent": gd_gap.clamp(max=1e300),
+    },
+    every=3,
+    rtol=0.5,
+    noise=1e-9,
+)
+ledger.check(
+    "thesis:fig-37",
+    "On the source's quadratic NGN converges for every η_max from 0.5 to 10⁴",
+    measured=(zero_gap / start_height)[large_caps],
+    criterion=at_most("ℒ(θ_500)/ℒ(θ_0), minimum zero", 1e-10),
+    control=control("gradient descent with the same step, above 2/L", (gd_gap / start_height)[x > 2.01]),
+    expected="reproduced",
+    claim="experiment",
+)
+moderate = (x > 2.5) & (x < 10)
+row = int(torch.nonzero(moderate)[0])
+flat = torch.tensor([1.0, 0.01], **like)
+_, flat_step = settle(flat, 0.0, torch.tensor([[4.0]], **like), two[:1], steps)
+figures.comparison(
+    [
+        (
+            "largest gap of NGN at the end, as a share of the start",
+            "does not diverge",
+            zero_gap[large_caps].max() / start_height,
+            True,
+        ),
+        (
+            "settled step in units of 2/L, positive minimum",
+            "1",
+            plus_run.watched[-1, row] / 2,
+            bool(abs(plus_run.watched[-1, row] / 2 - 1) < 0.01),
+        ),
+        (
+            "settled step in units of 2/L, minimum zero, μ = L/100",
+            "1",
+            flat_step[0] / 2,
+            bool(abs(flat_step[0] / 2 - 1) < 0.01),
+        ),
+    ],
+    criterion="NGN stays below its start; steps within 1 %",
+    run=run,
+    name="quadratic",
+    noise=1e-9,
+)
+
+# %% [markdown]
+# ## What is proved, for every step
+#
+# Real training samples one function at a time, and the step then depends on the sample. That is the difficulty of every proof here: step and gradient
+# are correlated, so one cannot simply average over the sample. The way out starts with two facts about a single step.
+#
+# From {eq}`eq-gauss-newton-steps-reciprocal`, multiplied by $2\ell\eta_k$,
+#
+# $$\eta_k\lVert\nabla\ell\rVert^2=2\,\frac{\eta_{\max}-\eta_k}{\eta_{\max}}\,\ell .$$ (eq-gauss-newton-steps-identity)
+#
+# So the squared length of a step is known from the loss, without smoothness. With smoothness there is a second bound, $\lVert\nabla\ell\rVert^2\le2L(\ell-\ell^\star)$. A mixture of
+# the two, weighted so that the part with $\ell^\star$ vanishes for small steps, is the heart of the matter. Write $\rho=\eta_{\max}L$.
+#
+# :::{prf:lemma} The key inequality
+# :label: thesis-lemma-d-2-3
+# Let $\ell\ge0$ be $L$-smooth with infimum $\ell^\star$. An NGN step with $\eta_{\max}>0$ satisfies
+#
+# $$
+# \begin{aligned}
+# \eta_k^2\lVert\nabla\ell\rVert^2\le{}&\frac{4\rho}{1+2\rho}\,\eta_k\,(\ell-\ell^\star)\\
+# &+\frac{2\eta_{\max}\rho}{1+\rho}\max\Bigl\{0,\frac{2\rho-1}{2\rho+1}\Bigr\}\,\ell^\star .
+# \end{aligned}
+# $$
+# :::
+#
+# Convexity is not used. The last term is the price of a positive minimum; it is absent for $\eta_{\max}\le1/(2L)$, and it is what the two-cycle pays.
+#
+# :::{dropdown} Proof, and why these weights
+# 1. Let $\delta\le1$. Add $(1-\delta)$ times $\eta_k^2\lVert\nabla\ell\rVert^2\le2L\eta_k^2(\ell-\ell^\star)$ and $\delta$ times the identity {eq}`eq-gauss-newton-steps-identity`, multiplied by $\eta_k$. With
+#    $t=\eta_k/\eta_{\max}$: $\ \eta_k^2\lVert\nabla\ell\rVert^2\le2\eta_kA\,(\ell-\ell^\star)+2\eta_k\delta(1-t)\,\ell^\star$, where $A=\delta(1-t)+(1-\delta)\rho t$.
+# 2. Choose $\delta=\frac{2\rho-1}{2\rho+1}$. Then $A=\frac{2\rho-1}{2\rho+1}+\frac t{2\rho+1}\le\frac{2\rho}{2\rho+1}$, since $t\le1$.
+# 3. If $\rho\le\frac12$, then $\delta\le0$ and the last term of step 1 is at most $0$. Otherwise $\eta_k\le\eta_{\max}$ and
+#    $1-t\le\frac\rho{1+\rho}$ by the range {eq}`eq-gauss-newton-steps-range`.
+# 4. *Why this $\delta$* (Remark D.2.1). We want $A\le a$ for all $t\in[\frac1{1+\rho},1]$ with some $a<1$; at $t=1$ this says
+#    $\delta\ge1-a/\rho$. A smaller $a$ helps the first term, but $a=\frac\rho{1+\rho}$, the smallest possible, forces $\delta>0$, an error even for tiny
+#    steps. With $a=\frac{2\rho}{1+2\rho}$ the smallest admissible $\delta$ is the one of step 2, negative for $\rho<\frac12$. $\square$
+# :::
+
+# %% tags=["hide-input"]
+rho = etas_max[:, 0, 0] * L
+
+
+def key_slack(step, cap, second=1.0):  # right minus left side of the key inequality, per unit of eta_max
+    ratio = cap * L
+    right = 4 * ratio / (1 + 2 * ratio) * step * (value - floors)
+    price = 2 * cap * ratio / (1 + ratio) * ((2 * ratio - 1) / (2 * ratio + 1)).clamp(min=0)
+    return ((right + second * price * floors - step**2 * squared) / cap).amin((-2, -1))
+
+
+def identity_error(step, cap, factor=2.0):
+    return (step * squared - factor * (cap - step) / cap * value) / (2 * value)
+
+
+decreasing = 100 / (torch.arange(len(near), **like)[:, None] + 1).sqrt()  # eta_max of step k at point k
+eta_k = ngn_step_size(value, squared, decreasing)
+later = 100 / (torch.arange(len(near), **like)[:, None] + 2).sqrt()
+ledger.check(
+    "thesis:lemma-d.2.1",
+    "Sample by sample the step lies between 1/(L + 1/η_max) and η_max, L the largest L_i",
+    measured=range_slack(eta, etas_max, L),
+    criterion=inequality("distance of η_k/η_max from both ends of its range"),
+    control=control(
+        "the smoothness of the mean loss in the place of the largest",
+        range_slack(eta, etas_max, torch.linalg.eigvalsh(H.mean(0))[-1])[2:],
+    ),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-d.2.2",
+    "η_k‖∇ℓ‖² = 2ℓ(η_max − η_k)/η_max",
+    measured=identity_error(eta, etas_max),
+    criterion=identity("(η_k‖∇ℓ‖² − 2ℓ(η_max − η_k)/η_max)/2ℓ"),
+    control=control("without the factor 2", identity_error(eta, etas_max, factor=1.0)[2:, distances > 0.1]),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-d.2.3",
+    "The key inequality holds at every point and for every η_max",
+    measured=key_slack(eta, etas_max),
+    criterion=inequality("right minus left side, over η_max", size=100.0),
+    control=control(
+        "without the term in ℓ⋆, for η_max above 1/(2L)", key_slack(eta, etas_max, second=0.0)[rho > 0.5]
+    ),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+t = torch.linspace(0, 1, 201, **like)[:, None] * (rho / (1 + rho)) + 1 / (1 + rho)
+
+
+def largest_weight(delta):
+    return (delta * (1 - t) + (1 - delta) * rho * t).amax(0)
+
+
+chosen, allowed = (2 * rho - 1) / (2 * rho + 1), 2 * rho / (1 + 2 * rho)
+ledger.check(
+    "thesis:remark-d.2.1",
+    "With δ = (2ρ − 1)/(2ρ + 1) the largest A over all steps is 2ρ/(1 + 2ρ), no less",
+    measured=largest_weight(chosen) - allowed,
+    criterion=identity("max A − 2ρ/(1 + 2ρ)"),
+    control=control("δ smaller by 0.001", largest_weight(chosen - 1e-3) - allowed),
+    expected="holds",
+)
+
+# %% [markdown]
+# Now the theorem. How much the samples disagree is measured by two numbers, with $\theta^\star$ a minimizer of $\mathcal L$ and $\ell_i^\star=\inf\ell_i$.
+#
+# :::{prf:definition} Two prices
+# :label: thesis-def-ngn-constants
+# $\Delta_{\mathrm{int}}=\mathbb E[\ell_i(\theta^\star)-\ell_i^\star]$, the price of not interpolating, and
+# $\Delta_{\mathrm{pos}}=\mathbb E[\ell_i^\star]$, the price of positive minima.
+# :::
+#
+# A model that fits every sample has neither. Noisy regression with square loss has the first only.
+#
+# :::{prf:theorem} Convex losses: every step converges to a ball
+# :label: thesis-thm-4-3-1
+# Let every $\ell_i\ge0$ be convex and $L_i$-smooth, $L=\max_iL_i$, let $i_k$ be drawn uniformly and independently, and let $\eta_{\max}>0$ be arbitrary. With
+# $\rho=\eta_{\max}L$ and $\bar\theta_K=\frac1K\sum_{k<K}\theta_k$, NGN satisfies
+#
+# $$
+# \begin{aligned}
+# \mathbb E[\mathcal L(\bar\theta_K)&-\mathcal L(\theta^\star)]\le\frac{\mathbb E\lVert\theta_0-\theta^\star\rVert^2}{\hat\eta\,K}\\
+# &+3\rho(1+\rho)\,\Delta_{\mathrm{int}}\\
+# &+\rho\max\{0,2\rho-1\}\,\Delta_{\mathrm{pos}},
+# \end{aligned}
+# $$ (eq-gauss-newton-steps-convex)
+#
+# where $\hat\eta=\dfrac{2\eta_{\max}}{(1+2\rho)^2}$, largest at $\eta_{\max}=1/(2L)$.
+# :::
+#
+# *Why one should expect it.* A step can be too long only where the estimate misses the curvature, and it misses it only through $\ell_i^\star>0$ or
+# through samples that pull apart. Without both, the theorem has no error term, for any $\eta_{\max}$. With them, the error is of order $\eta_{\max}$: unlike for
+# {chapter}`stochastic Polyak steps <adaptivity/polyak_steps>`, it can be made as small as one likes.
+#
+# *The key step.* Split $\eta_k=\bar\eta+\varepsilon_k$ with a deterministic part $\bar\eta=\frac{\eta_{\max}}{(1+2\rho)(1+\rho)}$, which is not correlated with the
+# sample, and a remainder $0\le\varepsilon_k\le\frac{3\rho}{1+2\rho}\eta_{\max}$ of second order.
+#
+# :::{dropdown} Proof
+# Write $\ell,\ell^\star$ for the sample $i_k$, $\nabla\ell$ for its gradient at $\theta_k$, and $D_k=\lVert\theta_k-\theta^\star\rVert^2$.
+# 1. *Expand.* By convexity $D_{k+1}-D_k\le-2\eta_k[\ell(\theta_k)-\ell(\theta^\star)]+\eta_k^2\lVert\nabla\ell\rVert^2$.
+# 2. *Key inequality.* Bound the last term by {prf:ref}`thesis-lemma-d-2-3`; call its second part $T_2\ell^\star$, with $T_2=\frac{2\eta_{\max}\rho}{1+\rho}\max\{0,\frac{2\rho-1}{2\rho+1}\}$.
+# 3. *Split.* In $-2\eta_k[\dots]$ write $\eta_k=\bar\eta+\varepsilon_k$, and in the part with $\varepsilon_k$ write $\ell(\theta_k)-\ell(\theta^\star)=[\ell(\theta_k)-\ell^\star]-[\ell(\theta^\star)-\ell^\star]$. The terms with
+#    $\ell(\theta_k)-\ell^\star$ add up to $-2\bigl(\varepsilon_k-\frac{2\rho}{1+2\rho}\eta_k\bigr)[\ell(\theta_k)-\ell^\star]$.
+# 4. *Choice of $\bar\eta$.* The bracket in front is $\frac{\eta_k}{1+2\rho}-\bar\eta\ge0$, because $\eta_k\ge\frac{\eta_{\max}}{1+\rho}$. So these terms can be dropped.
+# 5. *Size of the remainder.* $\varepsilon_k\le\eta_{\max}-\bar\eta=\eta_{\max}\frac{\rho(3+2\rho)}{(1+2\rho)(1+\rho)}\le\frac{3\rho}{1+2\rho}\eta_{\max}$.
+# 6. *One step.* With $T_0=2\bar\eta$ and $T_1=\frac{6\rho}{1+2\rho}\eta_{\max}$,
+#
+#    $$D_{k+1}-D_k\le-T_0[\ell(\theta_k)-\ell(\theta^\star)]+T_1[\ell(\theta^\star)-\ell^\star]+T_2\ell^\star.$$
+#
+#    The coefficients are deterministic. Given $\theta_k$ the expectation is $-T_0[\mathcal L(\theta_k)-\mathcal L(\theta^\star)]+T_1\Delta_{\mathrm{int}}+T_2\Delta_{\mathrm{pos}}$.
+# 7. *Sum.* Take expectations, sum over $k<K$, drop $D_K\ge0$, divide by $T_0K$, and use Jensen's inequality:
+#
+#    $$\mathbb E[\mathcal L(\bar\theta_K)-\mathcal L(\theta^\star)]\le\frac{\mathbb E D_0}{T_0K}+\frac{T_1}{T_0}\Delta_{\mathrm{int}}+\frac{T_2}{T_0}\Delta_{\mathrm{pos}}.$$
+#
+# 8. *Simplify.* $T_1/T_0=3\rho(1+\rho)$, $T_2/T_0=\rho\max\{0,2\rho-1\}$, and $T_0\ge\hat\eta$ since $1+\rho\le1+2\rho$. $\square$
+#
+# Step 7 is slightly better than the theorem: $T_0$ in the place of $\hat\eta$, largest at $\eta_{\max}=1/(\sqrt2L)$.
+# :::
+#
+# If $\eta_{\max}$ decreases, the ball shrinks to a point, and no constant has to be known.
+#
+# :::{prf:theorem} Decreasing steps
+# :label: thesis-thm-d-2-1
+# In addition let the largest step of step $k$ be $\eta_0/\sqrt{k+1}$ with any $\eta_0>0$, put $\rho_0=\eta_0L$, and weight the mean: $\bar\theta_K=\sum_{k<K}p_k\theta_k$
+# with $p_k\propto(k+1)^{-1/2}$. Then for $K\ge2$
+#
+# $$
+# \begin{aligned}
+# \mathbb E[\mathcal L(\bar\theta_K)&-\mathcal L(\theta^\star)]\\
+# &\le\frac{C_1\lVert\theta_0-\theta^\star\rVert^2+C_1C_2\,(1+\ln K)}{\sqrt K-1},
+# \end{aligned}
+# $$
+#
+# $$
+# \begin{aligned}
+# C_1&=\frac{(1+2\rho_0)(1+\rho_0)}{4\eta_0},\\
+# C_2&=\bigl(6\Delta_{\mathrm{int}}+2\max\{0,2\rho_0-1\}\Delta_{\mathrm{pos}}\bigr)\,\rho_0\,\eta_0 .
+# \end{aligned}
+# $$
+# :::
+#
+# *The key step.* $\sum_{k<K}(k+1)^{-1/2}\ge2(\sqrt K-1)$ in the denominator, against $\sum_{k<K}(k+1)^{-1}\le1+\ln K$ in the numerator.
+#
+# :::{dropdown} Proof
+# 1. {prf:ref}`thesis-lemma-d-2-3`, the range and the identity concern one step; they hold with $\eta_{\max}=\eta_0/\sqrt{k+1}$ in step $k$. So does step 6 above, with $T_0,T_1,T_2$ that depend on $k$.
+# 2. As $\eta_{\max}\le\eta_0$ in every step, $T_0\ge\frac{2\eta_{\max}}{(1+2\rho_0)(1+\rho_0)}=\frac{\eta_{\max}}{2\eta_0C_1}$, $T_1\le6L\eta_{\max}^2$ and $T_2\le2L\eta_{\max}^2\max\{0,2\rho_0-1\}$.
+# 3. Sum over $k$: $\sum_k\frac{(k+1)^{-1/2}}{2C_1}\,\mathbb E[\mathcal L(\theta_k)-\mathcal L(\theta^\star)]\le\lVert\theta_0-\theta^\star\rVert^2+C_2\sum_k\frac1{k+1}$.
+# 4. Divide by $\frac1{2C_1}\sum_k(k+1)^{-1/2}\ge(\sqrt K-1)/C_1$, bound the harmonic sum by $1+\ln K$, and use Jensen's inequality. $\square$
+# :::
+#
+# The checks: twenty convex quadratics in five dimensions, $L=1$, with different minimizers and positive minima, so that both prices count. The left side is the upper end of the
+# 99.9 % interval over runs of the sampling, divided by the bound. What breaks both theorems is the same step without the feedback, plain stochastic gradient descent.
+
+# %% tags=["hide-input"]
+seeds = run.seeds(smoke=4, book=40, paper=100)
+K = run.pick(smoke=200, book=2000, paper=10_000)
+longest = run.pick(smoke=400, book=10_000, paper=100_000)
+draws = torch.stack(
+    [torch.randint(n, (longest,), generator=run.generator("samples", seed=s)) for s in seeds], 1
+)  # (steps, seeds)
+best_point = torch.linalg.solve(H.sum(0), (H @ targets[..., None]).sum(0).squeeze(-1))
+at_best, _ = losses(best_point)
+delta_int, delta_pos = (at_best - floors).mean(), floors.mean()
+
+
+def one_sample(theta, k):
+    return losses(theta, draws[k])
+
+
+def excess(theta):  # of the mean loss over its minimum, exactly: it is a quadratic
+    away = theta - best_point
+    return (away * (H.mean(0) @ away[..., None]).squeeze(-1)).sum(-1) / 2
+
+
+def convex_bound(cap, steps):
+    ratio = cap * L
+    price = 3 * ratio * (1 + ratio) * delta_int + ratio * (2 * ratio - 1).clamp(min=0) * delta_pos
+    return (begin - best_point).square().sum() * (1 + 2 * ratio) ** 2 / (2 * cap * steps) + price
+
+
+def decreasing_bound(cap, steps):
+    c1 = (1 + 2 * cap * L) * (1 + cap * L) / (4 * cap)
+    c2 = (6 * delta_int + 2 * (2 * cap * L - 1).clamp(min=0) * delta_pos) * L * cap**2
+    start = (begin - best_point).square().sum()
+    return (c1 * start + c1 * c2 * (1 + math.log(steps))) / (math.sqrt(steps) - 1)
+
+
+def upper_end(samples, bound):  # samples (rows, seeds): upper end of the interval of the mean, over the bound
+    ends = [mean_interval(row).high if row.max() < 1e100 else math.inf for row in samples]
+    return torch.tensor(ends, **like) / bound
+
+
+begin = 3 * torch.ones(d, **like)
+caps = etas_max[:8]  # (caps, 1, 1)
+wide_start = begin.expand(len(caps), len(seeds), d)
+constant = ensembles.iterate(
+    Averaged(NGNRule(caps)), one_sample, wide_start, K, record=[K], watch=lambda state: state.mean
+)
+plain_sgd = ensembles.iterate(
+    Averaged(GradientDescent(caps)), one_sample, wide_start, K, record=[K], watch=lambda state: state.mean
+)
+ngn_excess, sgd_excess = excess(constant.watched[-1]), excess(plain_sgd.watched[-1].nan_to_num(nan=torch.inf))
+bounds = convex_bound(caps[:, 0, 0], K)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:thm-4.3.1",
+    "For η_max from 0.01/L to 100/L the mean iterate stays below the bound",
+    measured=upper_end(ngn_excess, bounds),
+    criterion=at_most("upper end of E[ℒ(θ̄_K) − ℒ⋆] over the bound", 1.0),
+    control=control(
+        "stochastic gradient descent with the step η_max, above 2/L",
+        upper_end(sgd_excess.nan_to_num(nan=torch.inf), bounds)[caps[:, 0, 0] > 2.5],
+    ),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+    needs="book",
+)
+
+first_caps = torch.tensor([0.1, 1.0, 10.0, 100.0], **like)[:, None, None]
+many_starts = begin.expand(len(first_caps), len(seeds), d)
+checkpoints = run.pick(smoke=[100, 400], book=[100, 1000, 10_000], paper=[1000, 10_000, 100_000])
+
+
+def slowing(make):
+    rule = Averaged(make(lambda k: first_caps / math.sqrt(k + 1)), weight=lambda k: (k + 1) ** -0.5)
+    path = ensembles.iterate(
+        rule, one_sample, many_starts, longest, record=checkpoints, watch=lambda state: state.mean
+    )
+    return excess(path.watched.nan_to_num(nan=torch.inf)).nan_to_num(
+        nan=torch.inf
+    )  # (checkpoints, caps, seeds)
+
+
+slow_ngn, slow_sgd = slowing(NGNRule), slowing(GradientDescent)
+slow_bounds = [decreasing_bound(first_caps[:, 0, 0], steps) for steps in checkpoints]
+ledger.check(
+    "thesis:thm-d.2.1",
+    "With η_0/√(k+1), η_0 from 0.1/L to 100/L, the weighted mean stays below the bound",
+    measured=torch.stack([upper_end(e, b) for e, b in zip(slow_ngn, slow_bounds, strict=True)]),
+    criterion=at_most("upper end of E[ℒ(θ̄_K) − ℒ⋆] over the bound", 1.0),
+    control=control(
+        "stochastic gradient descent with the same steps, η_0 = 100/L",
+        torch.stack([upper_end(e[-1:], b[-1:]) for e, b in zip(slow_sgd, slow_bounds, strict=True)]),
+    ),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+    needs="book",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A floor that grows slowly with $\\eta_{\\max}$, and no divergence.** Excess of the mean iterate on twenty quadratics that disagree, mean and 95 % band over runs, against the largest step (on the left the run has not arrived yet); thin line: the bound of the convex theorem. What breaks it: stochastic gradient descent with the same number (dashed) leaves the picture above $2/L$.", "name": "fig-gauss-newton-steps-floor"}, "image": {"alt": "On double logarithmic axes, a curve with a minimum in the middle and a slow rise to the right, a steep V-shaped line far above it, and a dashed curve that follows the first and then leaves the picture."}}
+fig, ax = figures.subplots()
+x = caps[:, 0, 0]
+figures.band(ax, x, ngn_excess.T, label="NGN", geometric=True, markevery=1)
+ax.loglog(x, bounds, color="0.6", lw=1, marker="", label="bound")
+tame = x < 2
+figures.line_control(ax, x[tame], sgd_excess[tame].mean(1), label="SGD, diverges beyond")
+ax.set(
+    xlabel="$\\eta_{\\max}$, in units of $1/L$",
+    ylabel="$\\mathcal{L}(\\bar\\theta_K)-\\mathcal{L}^\\star$",
+    xscale="log",
+    yscale="log",
+    ylim=(1e-4, 1e5),
+)
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# The bound is far above these runs, as worst-case bounds are, so they exclude little. The next checks exclude more: step 6 of the proof, sample by sample (there $T_1$ cannot be a quarter smaller; $T_2$ could), and an instance that nearly attains the bound. It is a long slope with a rounded bottom, $\ell=G|\theta|-\frac{G^2}{2L}$ for $|\theta|\ge G/L$
+# and $\frac L2\theta^2$ inside, with $G=\theta_0/(\eta_{\max}K)$, so that $K$ small steps just end in the bottom.
+#
+# :::{admonition} Why the harmonic sum needs its one
+# :class: note
+# The printed proof of the second theorem bounds $1+\frac12+\dots+\frac1K$ by $\ln(K+1)$. That is a lower bound of this sum. With $1+\ln K$ the proof is right, and the rate is unaffected.
+# :::
+
+# %% tags=["hide-input"]
+counts = torch.arange(1, 10_001, **like)
+harmonic = (1 / counts).cumsum(0)
+ledger.check(
+    "thesis:beyond-ngn-harmonic",
+    "The harmonic sum in the proof of the second theorem is at most 1 + ln K",
+    measured=1 + counts.log() - harmonic,
+    criterion=inequality("1 + ln K − (1 + 1/2 + … + 1/K)", size=100.0),
+    control=control("ln(K + 1) in the place of 1 + ln K", (counts + 1).log() - harmonic),
+    expected="corrected",
+    correction=correction(
+        printed="1 + 1/2 + … + 1/K ≤ ln(K + 1)", right="1 + 1/2 + … + 1/K ≤ 1 + ln K", evidence="refereed"
+    ),
+)
+# %% tags=["hide-input"]
+lengths = torch.logspace(-3, 1, 40, **like)[:, None, None, None]
+aside = torch.randn(40, 1, 5, d, generator=run.generator("aside"), **like)
+visited = (best_point + lengths * aside)[..., None, :]  # (points, 1, 5, 1, d), from near the minimizer to far
+some_losses, some_gradients = losses(visited)
+
+
+def one_step_slack(at, value, gradient, star, value_star, floor, share):  # a number for each eta_max
+    cap = caps[None, :]
+    step = ngn_step_size(value, gradient.square().sum(-1), cap)
+    moved = at - step[..., None] * gradient
+    change = (moved - star).square().sum(-1) - (at - star).square().sum(-1)
+    ratio = cap * L
+    T0 = 2 * cap / ((1 + 2 * ratio) * (1 + ratio))
+    T1 = 6 * ratio / (1 + 2 * ratio) * cap
+    T2 = 2 * cap * ratio / (1 + ratio) * ((2 * ratio - 1) / (2 * ratio + 1)).clamp(min=0)
+    right = -T0 * (value - value_star) + share * (T1 * (value_star - floor) + T2 * floor)
+    return (right - change).amin((0, 2, 3))
+
+
+def on_quadratics(share):
+    return one_step_slack(visited, some_losses, some_gradients, best_point, at_best, floors, share)
+
+
+def on_slope(share):  # sharp in T1: a slope of 1 over 1000 to its end, on a constant of 1e6
+    one = torch.ones(1, 1, 1, 1, **like)
+    at, value, value_star = -998 * one[..., None], 1e6 + 1.5 * one, 1e6 + 999.5 * one
+    return one_step_slack(at, value, one[..., None], 0 * at, value_star, 1e6 * one, share)[
+        caps[:, 0, 0] <= 0.5
+    ]
+
+
+def on_parabola(share):  # sharpest in T2: theta^2/2 + 1, measured from its own minimizer
+    at = torch.logspace(-3, 2, 500, **like)[:, None, None, None, None]
+    value, one = at[..., 0] ** 2 / 2 + 1, torch.ones_like(at[..., 0])
+    return one_step_slack(at, value, at, 0 * at, one, one, share)[caps[:, 0, 0] >= 30]
+
+
+assert (on_parabola(0.3) > 0).all()  # so T2 is not as small as it could be
+ledger.check(
+    "thesis:beyond-ngn-one-step",
+    "Step 6 of the proof holds for every sample, also where its constants are nearly needed",
+    measured=torch.cat([on_quadratics(1.0), on_slope(1.0), on_parabola(1.0)]),
+    criterion=inequality("right minus left side of step 6", size=100.0),
+    control=control(
+        "three quarters of the error terms on a slope, a sixth on a parabola",
+        torch.cat([on_slope(0.75), on_parabola(1 / 6)]),
+    ),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+slope_cap = torch.tensor([[0.01]], **like)
+
+
+def slope_bottom(theta, k, G=1 / (0.01 * 2000)):  # L = 1, start 1, 2000 steps
+    far = theta.abs() > G
+    value = torch.where(far, G * theta.abs() - G**2 / 2, theta**2 / 2)
+    return value[..., 0], torch.where(far, G * theta.sign(), theta)
+
+
+def share_of_bound(oracle):  # one sample, minimum zero: the first term alone
+    path = ensembles.iterate(
+        Averaged(NGNRule(slope_cap)),
+        oracle,
+        torch.ones(1, 1, **like),
+        2000,
+        record=[2000],
+        watch=lambda state: state.mean,
+    )
+    return oracle(path.watched[-1], 0)[0] / ((1 + 2 * slope_cap) ** 2 / (2 * slope_cap * 2000))[0]
+
+
+ledger.check(
+    "thesis:beyond-ngn-convex-tight",
+    "A slope with a rounded bottom attains nine tenths of the bound at η_max = 0.01/L",
+    measured=share_of_bound(slope_bottom),
+    criterion=between("ℒ(θ̄_K) − ℒ⋆ over the bound", 0.9, 1.0),
+    control=control("a parabola with the same L", share_of_bound(plain(torch.ones(1, **like), 0.0))),
+    expected="holds",
+)
+
+# %% [markdown]
+# ## Without convexity
+#
+# For general smooth losses no step size can promise a minimum. What can be promised is a small gradient, and here the source asks for a small
+# $\eta_{\max}$.
+#
+# :::{prf:theorem} Non-convex losses: small steps
+# :label: thesis-thm-4-3-2
+# Let every $\ell_i\ge0$ be $L_i$-smooth, $L=\max_iL_i$, and $\eta_{\max}\le1/(2L)$. Then
+#
+# $$
+# \begin{aligned}
+# \mathbb E\Bigl[\frac1K\sum_{k<K}\lVert\nabla\mathcal L(\theta_k)\rVert^2\Bigr]\le{}&\frac{12\,\mathbb E[\mathcal L(\theta_0)-\mathcal L^\star]}{\eta_{\max}K}\\
+# &+18\,\eta_{\max}L\,\Delta_{\mathrm{noise}}^2 ,
+# \end{aligned}
+# $$
+#
+# with $\Delta_{\mathrm{noise}}^2=\sup_\theta\mathbb E\lVert\nabla\mathcal L(\theta)-\nabla\ell_i(\theta)\rVert^2$. The proof below gives $12$ in the place of $18$.
+# :::
+#
+# *The key step.* By the range {eq}`eq-gauss-newton-steps-range`, $\eta_k=\frac{\eta_{\max}}{1+\rho}(1+\rho\,\xi_k)$ with a random $\xi_k\in[0,1]$: a deterministic step plus a
+# correction of second order.
+#
+# :::{dropdown} Proof
+# Let $g=\nabla\ell_{i_k}(\theta_k)$, $G=\nabla\mathcal L(\theta_k)$, and $V=\mathbb E_k\lVert g-G\rVert^2$, so that $\mathbb E_k\lVert g\rVert^2=\lVert G\rVert^2+V$.
+# 1. *Smoothness.* $\mathcal L(\theta_{k+1})-\mathcal L(\theta_k)\le-\eta_k\langle G,g\rangle+\frac L2\eta_{\max}^2\lVert g\rVert^2$.
+# 2. *Split.* $-\eta_k\langle G,g\rangle\le-\frac{\eta_{\max}}{1+\rho}\langle G,g\rangle+\frac{\eta_{\max}\rho}{1+\rho}|\langle G,g\rangle|$.
+# 3. *Expectation.* $\mathbb E_k\langle G,g\rangle=\lVert G\rVert^2$ and $\mathbb E_k|\langle G,g\rangle|\le\frac12\lVert G\rVert^2+\frac12\mathbb E_k\lVert g\rVert^2=\lVert G\rVert^2+\frac12V$.
+# 4. *One step.* $\mathbb E_k\mathcal L(\theta_{k+1})-\mathcal L(\theta_k)\le-\eta_{\max}\bigl[\frac{1-\rho}{1+\rho}-\frac\rho2\bigr]\lVert G\rVert^2+\eta_{\max}\rho\,\bigl[\frac1{2(1+\rho)}+\frac12\bigr]V$.
+# 5. *Numbers.* The first bracket falls with $\rho$ and is $\frac1{12}$ at $\rho=\frac12$ (zero at $\frac{\sqrt{17}-3}2$). The second is at most $1$. So the change is at most
+#    $-\frac{\eta_{\max}}{12}\lVert G\rVert^2+\eta_{\max}\rho V$.
+# 6. *Sum* over $k$, divide by $\eta_{\max}K/12$, and use $\mathbb E\mathcal L(\theta_K)\ge\mathcal L^\star$ and $V\le\Delta_{\mathrm{noise}}^2$. $\square$
+# :::
+#
+# The check takes a robust regression, $\ell_i=\ln(1+(a_i^\top\theta-b_i)^2)$, where $L=2\max_i\lVert a_i\rVert^2$ and $\lVert\nabla\ell_i\rVert\le\lVert a_i\rVert$, so that
+# $\Delta_{\mathrm{noise}}^2\le\frac1n\sum_i\lVert a_i\rVert^2$. Beside it stands the smallest non-convex example, $\ln(1+\theta^2)+1$ with a single sample. It also breaks the theorem if $\eta_{\max}$ is too large: the
+# constant makes a two-cycle again, where the gradient is not small.
+
+# %% tags=["hide-input"]
+source = run.generator("robust")
+slopes_a = torch.randn(30, 4, generator=source, **like)
+shift_b = slopes_a @ torch.ones(4, **like) + 2 * torch.randn(30, generator=source, **like)
+robust_L = 2 * slopes_a.square().sum(1).max()
+noise_bound = slopes_a.square().sum(1).mean()
+rows30 = torch.stack(
+    [torch.randint(30, (K,), generator=run.generator("robust samples", seed=s)) for s in seeds], 1
+)
+small_caps = torch.tensor([0.05, 0.1, 0.25, 0.5], **like)[:, None, None] / robust_L
+
+
+def robust(theta, a, b):  # theta (*batch, 4) against samples (rows, 4)
+    residual = (theta * a).sum(-1) - b
+    return torch.log1p(residual**2), (2 * residual / (1 + residual**2))[..., None] * a
+
+
+def mean_gradient(theta):
+    return robust(theta[..., None, :], slopes_a, shift_b)[1].mean(-2)
+
+
+def sampled(theta, k):
+    return robust(theta, slopes_a[rows30[k]], shift_b[rows30[k]])
+
+
+robust_start = torch.zeros(len(small_caps), len(seeds), 4, **like)
+robust_run = ensembles.iterate(NGNRule(small_caps), sampled, robust_start, K, record=range(0, K, 5))
+gradient_square = mean_gradient(robust_run.values).square().sum(-1).mean(0)  # (caps, seeds)
+initial = robust(robust_start[0, 0], slopes_a, shift_b)[0].mean()
+caps_1 = small_caps[:, 0, 0]
+robust_bounds = 12 * initial / (caps_1 * K) + 18 * caps_1 * robust_L * noise_bound
+
+
+def lonely(theta, k):  # ln(1 + theta^2) + 1, L = 2
+    return torch.log1p(theta[..., 0] ** 2) + 1, 2 * theta / (1 + theta**2)
+
+
+def lonely_ratio(rho):  # mean squared gradient over 12 (l_0 - l*)/(eta K)
+    cap = torch.tensor(rho, **like)[:, None] / 2
+    path = ensembles.iterate(NGNRule(cap), lonely, torch.full((len(rho), 1), 3.0, **like), K, record=range(K))
+    mean_square = lonely(path.values, 0)[1][..., 0].square().mean(0)
+    return mean_square / (12 * math.log(10) / (cap[:, 0] * K))
+
+
+ledger.check(
+    "thesis:thm-4.3.2",
+    "For η_max up to 1/(2L) the mean squared gradient stays below the bound",
+    measured=torch.cat([upper_end(gradient_square, robust_bounds), lonely_ratio([0.05, 0.1, 0.25, 0.5])]),
+    criterion=at_most("upper end of the mean of ‖∇ℒ(θ_k)‖² over the bound", 1.0),
+    control=control("η_max from 32/L on, with a constant in the loss", lonely_ratio([32.0, 64.0])),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+    needs="book",
+)
+
+
+# %% tags=["hide-input"]
+def decrease_slack(
+    theta, caps, a, b, c, L, noise=1.0
+):  # step 5, the expectation over all samples taken exactly
+    value, gradient = robust(theta[..., None, :], a, b)
+    step = ngn_step_size(value + c, gradient.square().sum(-1), caps)
+    moved = theta[..., None, :] - step[..., None] * gradient
+    after = robust(moved[..., None, :], a, b)[0].mean((-2, -1))
+    mean = gradient.mean(-2)
+    variance = gradient.square().sum(-1).mean(-1) - mean.square().sum(-1)
+    cap = caps[..., 0]
+    right = -cap / 12 * mean.square().sum(-1) + noise * cap**2 * L * variance
+    return right - (after - value.mean(-1))
+
+
+alone = torch.ones(1, 1, **like)
+cycle = torch.tensor(
+    [[7.0**0.5]], **like
+)  # with a huge constant and eta_max = 16/L, NGN jumps between +- this
+
+
+def apart_slack(
+    noise,
+):  # two samples at rest between their minima, with a large constant and eta_max = 1/(2L)
+    both_ways = torch.tensor([0.1, -0.1], **like)
+    cap = torch.full((1, 1), 0.25, **like)
+    return decrease_slack(0 * alone, cap, torch.ones(2, 1, **like), both_ways, 1e6, 2.0, noise)
+
+
+ledger.check(
+    "thesis:beyond-ngn-nonconvex-step",
+    "Step 5 of the proof, with 12 in the place of 18, on iterates and where samples disagree",
+    measured=torch.cat(
+        [
+            decrease_slack(
+                robust_run.values[::20, :, :8], small_caps, slopes_a, shift_b, 0.0, robust_L
+            ).flatten(),
+            apart_slack(1.0),
+        ]
+    ),
+    criterion=inequality("right minus left side of step 5", size=10.0),
+    control=control(
+        "η_max = 16/L with a large constant; 0.4 V in the place of V where samples disagree",
+        torch.cat(
+            [
+                decrease_slack(cycle, torch.full((1, 1), 8.0, **like), alone, 0 * alone[0], 1e6, 2.0),
+                apart_slack(0.4),
+            ]
+        ),
+    ),
+    expected="holds",
+)
+
+# %% [markdown]
+# ## On data
+#
+# The source's first data set is Wine: three kinds, thirteen measurements, softmax regression with a ridge penalty $\frac{0.01}2\lVert\theta\rVert^2$ (our choice: the source names neither the loss nor the
+# grids). The penalty makes the minimum positive.
+#
+# :::{admonition} Predict first
+# :class: tip
+# In {numref}`fig-gauss-newton-steps-wine`, will NGN with $\eta_{\max}=100$ reach the minimum?
+# :::
+#
+# :::{dropdown} Answer
+# No: $\mathcal L^\star>0$, and as on the quadratic of {prf:ref}`thesis-beyond-ngn-two-cycle` a large step stays above the minimum. It will not diverge either.
+# :::
+
+# %% tags=["hide-input"]
+wine = data.load("wine")
+features = (wine.inputs - wine.inputs.mean(0)) / wine.inputs.std(0)
+features = torch.cat([features, torch.ones(len(features), 1, **like)], 1)
+one_hot = torch.nn.functional.one_hot(wine.targets, 3).to(**like)
+ridge = 0.01
+
+
+def wine_oracle(theta, k):  # theta (*batch, 42)
+    W = theta.unflatten(-1, (3, 14))
+    log_p = torch.log_softmax(features @ W.mT, -1)  # (*batch, 178, 3)
+    value = -(one_hot * log_p).sum(-1).mean(-1) + ridge / 2 * theta.square().sum(-1)
+    slope = (log_p.exp() - one_hot).mT @ features / len(features)
+    return value, slope.flatten(-2) + ridge * theta
+
+
+wine_caps = torch.tensor([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0], **like)[:, None, None]
+wine_steps = 500
+wine_seeds = run.seeds(smoke=3, book=6, paper=20)
+wine_start = 2 * torch.stack(
+    [torch.randn(42, generator=run.generator("wine", seed=s), **like) for s in wine_seeds]
+)
+wine_start = wine_start.expand(len(wine_caps), -1, -1)
+shown = [*range(20), *range(20, wine_steps + 1, 10)]
+wine_ngn = ensembles.iterate(
+    NGNRule(wine_caps), wine_oracle, wine_start, wine_steps, record=shown, watch=lambda state: state.step_size
+)
+wine_gd = ensembles.iterate(GradientDescent(wine_caps), wine_oracle, wine_start, wine_steps, record=shown)
+solution = ensembles.iterate(
+    GradientDescent(3.0), wine_oracle, 0 * wine_start[0, :1], 3000, record=[3000]
+).last
+wine_minimum, rest = wine_oracle(solution, 0)
+assert rest.norm() < 1e-12
+
+
+def normalized(path):  # 1 at the start, 0 at the minimum; (records, caps, seeds)
+    gap = wine_oracle(path.values, 0)[0] - wine_minimum
+    return gap / gap[0]
+
+
+ngn_wine, gd_wine = normalized(wine_ngn), normalized(wine_gd)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On Wine NGN never diverges; a positive minimum sets its floor.** Top left: normalized gap along the run for three settings of NGN. Top right: its steps. Bottom left: gap after 500 steps against the hyper-parameter, bands over starts. Bottom right: the path for the largest setting in the plane of its two principal components (circle: start, square: after one step, star: end). What breaks it: gradient descent with the same number (dashed).", "name": "fig-gauss-newton-steps-wine"}, "image": {"alt": "Four panels. Falling curves with floors that depend on the setting; steps that shrink at first and level off; two curves that agree on the left and part on the right, the dashed one above 1; two paths in a plane, the dashed one far away."}}
+fig, ((a1, a2), (a3, a4)) = figures.subplots(2, 2, size=(8.4, 6.6))
+for i in (2, 4, 6):
+    label = f"$\\eta_{{\\max}}={wine_caps[i].item():g}$"
+    a1.semilogy(shown, ngn_wine[:, i, 0].clamp(min=1e-15), label=label)
+    a2.semilogy(shown[1:], wine_ngn.watched[1:, i, 0], label=label)
+figures.line_control(a1, shown, gd_wine[:, 6, 0], label="GD, 100")
+a1.set(xlabel="step $k$", ylabel="normalized gap")
+a2.set(xlabel="step $k$", ylabel="$\\eta_k$")
+a1.legend(fontsize=8)
+figures.band(
+    a3, wine_caps[:, 0, 0], ngn_wine[-1].T.clamp(min=1e-15), label="NGN", geometric=True, markevery=1
+)
+figures.line_control(a3, wine_caps[:, 0, 0], gd_wine[-1].mean(1).clamp(min=1e-15), label="GD")
+a3.set(xscale="log", yscale="log", xlabel="$\\eta_{\\max}$", ylabel="normalized gap, 500 steps")
+a3.legend(fontsize=8)
+cloud = wine_ngn.values[:, 6, 0] - wine_ngn.values[-1, 6, 0]
+plane = torch.linalg.svd(cloud, full_matrices=False)[2][:2].T
+for path, style in ((wine_gd, True), (wine_ngn, False)):
+    flat = (path.values[:, 6, 0] - wine_ngn.values[-1, 6, 0]) @ plane
+    if style:
+        figures.line_control(a4, *flat.T, lw=0.8)
+    else:
+        a4.plot(*flat.T, lw=1, markevery=1, markersize=2)
+    a4.plot(*flat[0], "ko", mfc="none", markevery=1)
+    a4.plot(*flat[1], "ks", mfc="none", markevery=1)
+    a4.plot(*flat[-1], "k*", ms=9, markevery=1)
+a4.set(xlabel="first component", ylabel="second component")
+plt.show()
+
+# %% tags=["hide-input"]
+small_wine, large_wine = wine_caps[:, 0, 0] <= 1, wine_caps[:, 0, 0] >= 10
+as_ratio = ngn_wine[-1] / gd_wine[-1]
+ledger.check(
+    "thesis:fig-38",
+    "On Wine NGN stays below its start, beats descent for η_max ≥ 10, matches it up to 1",
+    measured=torch.cat(
+        [
+            ngn_wine[-1].flatten(),
+            as_ratio[large_wine].flatten(),
+            (as_ratio[small_wine].log().abs() / math.log(1.1)).flatten(),
+        ]
+    ),
+    criterion=at_most("gap/gap at the start; NGN/GD for η_max ≥ 10; |ln(NGN/GD)|/ln 1.1 for η_max ≤ 1", 1.0),
+    control=control("gradient descent with the step 100", gd_wine[-1, -1]),
+    expected="reproduced",
+    claim="experiment",
+    seeds=wine_seeds,
+    needs="book",
+)
+
+# %% [markdown]
+# The second is linear regression with batches of eight and steps that fall like $1/k$. The source's Boston set is withdrawn from scikit-learn; we use the diabetes set, three quarters of
+# it as in the source, standardized, and start far away, at $\theta_0=(3,\dots,3)$. Both methods get the same settings, four a decade; the best of each is chosen on the runs that are compared, and the level
+# $0.2$ of the second check was set after a first look.
+
+# %% tags=["hide-input"]
+diabetes = data.load("diabetes")
+X = (diabetes.inputs - diabetes.inputs.mean(0)) / diabetes.inputs.std(0)
+X = torch.cat([X, torch.ones(len(X), 1, **like)], 1)[: len(X) * 3 // 4]
+y = ((diabetes.targets - diabetes.targets.mean()) / diabetes.targets.std())[: len(X)]
+grid = 10 ** torch.linspace(-1, 3, 17, **like)[:, None, None]
+regression_seeds = run.seeds(smoke=3, book=10, paper=20)
+regression_steps = run.pick(smoke=300, book=3000, paper=3000)
+batches = torch.stack(
+    [
+        torch.randint(len(X), (regression_steps, 8), generator=run.generator("batch", seed=s))
+        for s in regression_seeds
+    ],
+    1,
+)
+
+
+def regression(theta, k):  # half the mean square over the batch of step k
+    x, target = X[batches[k]], y[batches[k]]
+    residual = (x @ theta[..., None]).squeeze(-1) - target
+    return residual.square().mean(-1) / 2, (residual[..., None, :] @ x).squeeze(-2) / 8
+
+
+def full_gap(theta):
+    gap = ((theta @ X.T - y).square().mean(-1) - least).clamp(min=0) / 2
+    return gap.nan_to_num(nan=math.inf)  # of a run that diverged
+
+
+least = (X @ torch.linalg.lstsq(X, y).solution - y).square().mean()
+far_away = torch.full((len(grid), len(regression_seeds), 11), 3.0, **like)
+marks = ensembles.log_spaced(regression_steps, per_decade=10)
+fits = {
+    name: full_gap(
+        ensembles.iterate(
+            make(lambda k: grid / (k + 1)), regression, far_away, regression_steps, record=marks
+        ).values
+    )
+    for name, make in (("NGN", NGNRule), ("SGD", GradientDescent))
+}
+finals = {name: gap[-1] for name, gap in fits.items()}
+best = {name: int(gap.mean(1).argmin()) for name, gap in finals.items()}
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Regression with steps $\\eta/k$: NGN is ahead of tuned SGD and forgives four decades.** Top: gap of the best setting of each, and of NGN at 1000; bands over ten runs. Bottom: gap at the end against the setting. What breaks it: SGD (dashed) overshoots, and has to be tuned on a narrow range.", "name": "fig-gauss-newton-steps-regression"}, "image": {"alt": "Top: three falling curves, the lowest is NGN at its best setting. Bottom: a wide valley for NGN and a narrow dashed one for SGD that leaves the picture."}}
+fig, (top, bottom) = figures.subplots(2, 1, size=(6.2, 6.2))
+keep = [i for i, k in enumerate(marks) if k > 0]
+ticks = torch.tensor(marks)[keep]
+for name, i in (("NGN", best["NGN"]), ("NGN", len(grid) - 1), ("SGD", best["SGD"])):
+    label = f"{name}, {round(grid[i].item(), 2):g}" + (", best" if i == best[name] else "")
+    look = {"color": figures.CONTROL_COLOR, "linestyle": "--", "marker": ""} if name == "SGD" else {}
+    figures.band(top, ticks, fits[name][keep, i].T, label=label, geometric=True, **look)
+top.set(xscale="log", yscale="log", xlabel="step $k$", ylabel="$\\mathcal{L}(\\theta_k)-\\mathcal{L}^\\star$")
+top.legend(fontsize=8.5)
+figures.band(bottom, grid[:, 0, 0], finals["NGN"].T, label="NGN", geometric=True, markevery=1)
+sane = finals["SGD"].mean(1) < 1e4
+figures.line_control(bottom, grid[sane, 0, 0], finals["SGD"][sane].mean(1), label="SGD")
+bottom.set(
+    xscale="log", yscale="log", xlabel="$\\eta_{\\max}$ or $\\eta$", ylabel="gap at the end", ylim=(5e-4, 1e3)
+)
+bottom.legend(fontsize=8.5)
+plt.show()
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:fig-40",
+    "On the regression the best NGN ends below the best SGD",
+    measured={"NGN": finals["NGN"][best["NGN"]].log(), "SGD": finals["SGD"][best["SGD"]].log()},
+    criterion=ordering("ln of the gap at the end, best setting of each", ["NGN", "SGD"]),
+    control=control(
+        "NGN at its smallest setting in the place of its best",
+        {"NGN": finals["NGN"][0].log(), "SGD": finals["SGD"][best["SGD"]].log()},
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=regression_seeds,
+    needs="book",
+    rtol=1e-3,
+)
+ledger.check(
+    "thesis:beyond-ngn-regression-range",
+    "Over four decades of settings NGN ends far below its start",
+    measured=finals["NGN"] / fits["NGN"][0],
+    criterion=at_most("gap at the end over gap at the start", 0.2),
+    control=control("SGD with the settings from 10 on", finals["SGD"][8:] / fits["SGD"][0, 8:]),
+    expected="reproduced",
+    claim="experiment",
+    seeds=regression_seeds,
+    needs="book",
+)
+
+# %% [markdown]
+# ## On a network
+#
+# A network's loss is not convex, and nothing above covers it. The source trains a ResNet-18 on CIFAR-10 without a schedule, SGD and NGN half a decade apart, and reports three things: NGN is faster than tuned SGD, less
+# sensitive to its setting, and its step *warms up and decays* by itself. This size is out of reach here (no GPU): the code is ready, and the rows below name the
+# commands. What we ran is the same protocol on a smaller scale: the network of the first section, 8,000 digits of MNIST to train on, batches of 128, 12 epochs, 6 seeds for each setting,
+# with and without momentum. These are kept results; this page recomputes the beginning of two of their runs.
+#
+# Momentum needs a decision: what to do with a step that changes. The later paper of the authors {cite}`islamov2025enhancing` takes the NGN step in front of
+# the new gradient and leaves the old increment alone (*NGN-M*):
+#
+# $$
+# \begin{aligned}
+# \theta_{k+1}=\theta_k&-(1-\beta_1)\,\eta_k\nabla\ell_{i_k}(\theta_k)\\
+# &+\beta_1(\theta_k-\theta_{k-1}).
+# \end{aligned}
+# $$ (eq-gauss-newton-steps-momentum)
+#
+# The factor $1-\beta_1$ makes $\eta_k$ comparable with and without momentum; we write SGD with momentum in the same way, and use $\beta_1=0.9$.
+
+# %% tags=["hide-input"]
+kept = {
+    name: results.load("adaptivity/gauss_newton_steps", f"cnn-mnist-10k-{name}")
+    for name in ("ngn", "sgd", "ngn-momentum", "sgd-momentum")
+}
+for name, setting in (("ngn", 3.0), ("sgd", 0.3)):  # the named slice: four epochs of one seed
+    again = image_training.one_run(
+        digits,
+        digit_labels,
+        network="cnn",
+        optimizer=name,
+        lr=setting,
+        seed=0,
+        epochs=run.pick(smoke=1, book=4, paper=4),
+        batch_size=128,
+    )
+    place = int(abs(kept[name]["lr"] - setting).argmin())
+    for field in ("loss", "step_size"):
+        means = image_training.window_means(getattr(again, field), 31)
+        results.agree({field: kept[name][field][place, 0, : len(means)]}, {field: means}, rtol=0.01)
+
+
+def last_epoch(name):  # mean training loss over the last epoch, (settings, seeds); infinite if diverged
+    return torch.as_tensor(kept[name]["loss"][..., -2:].mean(-1), **like)
+
+
+final_loss = {name: last_epoch(name) for name in kept}
+settings = {name: torch.as_tensor(kept[name]["lr"], **like) for name in kept}
+best_of = {name: int(loss.mean(1).argmin()) for name, loss in final_loss.items()}
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Training loss of a small network against the setting.** Mean loss over the last of 12 epochs, 95 % bands over 6 seeds; top without, bottom with momentum 0.9. SGD (dashed) has a narrow valley. What breaks NGN without momentum: at 100 nothing diverges, and some runs learn nothing. From kept results.", "name": "fig-gauss-newton-steps-network"}, "image": {"alt": "Two panels on double logarithmic axes. Top: a wide blue valley that rises steeply at the right end, a dashed valley that rises steeply at 1. Bottom: a wide blue valley without the rise and a dashed curve."}}
+fig, panels = figures.subplots(2, 1, size=(6.2, 6.0), sharex=True)
+for ax, ending, title in ((panels[0], "", "without momentum"), (panels[1], "-momentum", "with momentum")):
+    figures.band(
+        ax, settings["ngn" + ending], final_loss["ngn" + ending].T, label="NGN", geometric=True, markevery=1
+    )
+    sgd_look = {"color": figures.CONTROL_COLOR, "linestyle": "--", "marker": ""}
+    figures.band(
+        ax, settings["sgd" + ending], final_loss["sgd" + ending].T, label="SGD", geometric=True, **sgd_look
+    )
+    ax.axhline(math.log(10), color="0.7", lw=1, marker="")
+    ax.annotate("guessing", (0.011, 2.5), color="0.35", fontsize=9)
+    ax.set(xscale="log", yscale="log", ylabel="training loss", title=title, ylim=(0.01, 12))
+    ax.legend(fontsize=8.5)
+panels[1].set(xlabel="$\\eta_{\\max}$ (NGN) or $\\eta$ (SGD)")
+plt.show()
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The step of NGN on a network.** Mean step in windows of 31 batches, 95 % bands over 6 seeds. It rises within the first epochs and falls from then on, although $\\eta_{\\max}$ is constant. Without the effect: the constant step of SGD at its best setting (dashed). From kept results.", "name": "fig-gauss-newton-steps-schedule"}, "image": {"alt": "Three curves that dip, rise within three epochs and then fall slowly, the larger the setting the higher; a dashed horizontal line."}}
+fig, ax = figures.subplots()
+windows = (torch.arange(kept["ngn"]["step_size"].shape[-1]) + 0.5) / 2
+for i in (2, 3, 4):
+    curve = torch.as_tensor(kept["ngn"]["step_size"][i], **like)
+    figures.band(ax, windows, curve, label=f"$\\eta_{{\\max}}={settings['ngn'][i].item():g}$")
+steady = torch.full((len(windows),), settings["sgd"][best_of["sgd"]].item())
+figures.line_control(ax, windows, steady, label="SGD", role="without the effect")
+ax.set(xlabel="epoch", ylabel="$\\eta_k$")
+ax.legend(fontsize=8.5)
+plt.show()
+
+# %% [markdown]
+# The valley of NGN is wide and at least as deep as that of SGD, whose largest setting is lost altogether. And the step does what schedules are written for. By
+# {eq}`eq-gauss-newton-steps-reciprocal` this is a statement about the curvature estimate $\lVert\nabla\ell\rVert^2/2\ell$ of a batch: it is largest soon after the start, falls, and grows again while the
+# loss goes to zero. (In the very first batches the step is long, since the network has hardly left its flat start.) The warm-up is seen only if $\eta_{\max}$ leaves room for
+# it: at $1$ the cap hides it, and what remains is the decay. Three choices were made after seeing the runs, so the checks describe these runs and predict no others: the best settings, half a decade apart (SGD may gain a little between them);
+# the window from $0.3$ to $30$, NGN's best, and the level $10$ for it, while SGD is judged over all its settings; and the five per cent by which the step must rise and fall.
+
+
+# %% tags=["hide-input"]
+def spread(name, settings):  # worst over best setting, a number for each seed
+    return final_loss[name][settings].amax(0) / final_loss[name][settings].amin(0)
+
+
+kept_seeds = list(kept["ngn"].provenance.seeds)
+ledger.check(
+    "thesis:beyond-ngn-network-range",
+    "Over a factor of 100 in η_max the training loss varies by less than 10",
+    measured=spread("ngn", slice(1, 6)),
+    criterion=at_most("worst/best training loss, η_max from 0.3 to 30", 10.0),
+    control=control("SGD over all its settings, a factor of 100 too", spread("sgd", slice(None))),
+    expected="reproduced",
+    claim="experiment",
+    seeds=kept_seeds,
+    show="card",
+)
+ledger.check(
+    "thesis:beyond-ngn-network-best",
+    "On the network the best setting of NGN ends below the best of SGD",
+    measured={name: final_loss[name.lower()][best_of[name.lower()]] for name in ("NGN", "SGD")},
+    criterion=ordering("training loss in the last epoch, best setting of each", ["NGN", "SGD"]),
+    control=control(
+        "NGN at its smallest setting",
+        {"NGN": final_loss["ngn"][0], "SGD": final_loss["sgd"][best_of["sgd"]]},
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=kept_seeds,
+)
+
+
+# %% tags=["hide-input"]
+def rise_and_fall(
+    steps,
+):  # ln of the best early epoch's mean step over the first and the last one's, the smaller
+    epochs = torch.as_tensor(steps, **like).unflatten(-1, (-1, 2)).mean(-1)  # (seeds, epochs)
+    peak = int(epochs[:, : epochs.shape[1] // 2].mean(0).argmax())
+    return torch.minimum(epochs[:, peak] / epochs[:, 0], epochs[:, peak] / epochs[:, -1]).log()
+
+
+ledger.check(
+    "thesis:claim-ngn-warmup-and-cost",
+    "At its best setting NGN's step rises in the first half of training, then falls",
+    measured=rise_and_fall(kept["ngn"]["step_size"][best_of["ngn"]]),
+    criterion=confident(
+        "ln of the peak epoch's step over the first's and the last's, the smaller", at_least=math.log(1.05)
+    ),
+    control=control("the constant step of SGD", rise_and_fall(kept["sgd"]["step_size"][best_of["sgd"]])),
+    expected="reproduced",
+    claim="experiment",
+    seeds=kept_seeds,
+)
+
+
+def forward_passes(make):  # of one step
+    network, calls = SmallCNN(), []
+    network.register_forward_hook(lambda *_: calls.append(1))
+    optimizer = make(network.parameters())
+
+    def closure():
+        optimizer.zero_grad()
+        loss = cross_entropy(network(digits[:8]), digit_labels[:8])
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return len(calls)
+
+
+torch.manual_seed(SEED)
+ledger.check(
+    "thesis:beyond-ngn-cost",
+    "A step of NGN evaluates the network once, as SGD does",
+    measured=[forward_passes(lambda p: NGN(p, lr=1.0)), forward_passes(lambda p: torch.optim.SGD(p, lr=0.1))],
+    criterion=equals("forward passes a step", 1),
+    control=control("a method with a line search, L-BFGS", forward_passes(lambda p: torch.optim.LBFGS(p))),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+descent_over_ngn = (finals["SGD"][best["SGD"]].log() - finals["NGN"][best["NGN"]].log()).mean().exp()
+figures.comparison(
+    [
+        (
+            "Wine: largest gap of NGN at the end, as a share of the start (figure 38)",
+            "does not diverge",
+            ngn_wine[-1].max(),
+            bool(ngn_wine[-1].max() < 1),
+        ),
+        (
+            "regression: gap of tuned SGD over that of NGN (figure 40)",
+            "NGN is faster",
+            descent_over_ngn,
+            bool(descent_over_ngn > 1),
+        ),
+        ("network: best η_max of NGN (figure 41)", "3", settings["ngn"][best_of["ngn"]], None),
+        ("network: best η of SGD (figure 41)", "0.03", settings["sgd"][best_of["sgd"]], None),
+    ],
+    criterion="as the source says; best settings belong to its network and data, another than ours",
+    run=run,
+    name="data",
+    rtol=0.05,
+)
+reach = "python -m learning_dynamics.image_training --network resnet18 --device cuda --epochs 30 --seeds 3"
+ledger.out_of_reach(
+    "thesis:fig-41",
+    "CIFAR-10 with a ResNet-18: NGN is faster than tuned SGD and less sensitive",
+    needs="a GPU for some hours (24 settings, 30 epochs each) and the CIFAR-10 archive",
+    command=reach + " --data cifar-10 --optimizers ngn sgd",
+    stand_in="the small network on MNIST above",
+)
+ledger.out_of_reach(
+    "thesis:beyond-ngn-resnet18",
+    "MNIST with a ResNet-18, the protocol above",
+    needs="a GPU for about an hour",
+    command=reach + " --data mnist-10k",
+    stand_in="the small network on MNIST above",
+)
+ledger.out_of_reach(
+    "thesis:fig-42",
+    "ImageNet with a ResNet-50: NGN is competitive with SGD with momentum and with AdamW",
+    needs="ImageNet and about eleven GPU hours a run; prepared: a ResNet-18, constant steps, images from a file",
+    command=reach + " --data imagenet64.npz --optimizers ngn sgd-momentum adamw",
+)
+
+# %% [markdown]
+# ### What momentum changes
+#
+# NGN-M {eq}`eq-gauss-newton-steps-momentum` divides the current gradient's part by ten, and with it the danger of a large step. On a quadratic with a constant one can say by how much.
+#
+# :::{prf:proposition} Momentum moves the threshold
+# :label: thesis-beyond-ngn-momentum
+# For $\ell=\frac\lambda2\theta^2+c$ with $c>0$ and $0\le\beta_1<1$ the minimum attracts NGN-M from nearby if
+#
+# $$\eta_{\max}\lambda<\frac{2\,(1+\beta_1)}{1-\beta_1},$$
+#
+# and repels it if $\eta_{\max}\lambda$ is larger than that.
+# :::
+#
+# :::{dropdown} Proof
+# Near the minimum $\lVert\nabla\ell\rVert^2/2\ell\approx\lambda^2\theta^2/2c$ is of second order, so to first order $\eta_k=\eta_{\max}$, and NGN-M is the heavy ball with the step $(1-\beta_1)\eta_{\max}$. The roots of
+# $x^2-(1+\beta_1-(1-\beta_1)\eta_{\max}\lambda)x+\beta_1$ lie inside the unit circle if and only if the value at $x=-1$ is positive (that at $1$ is, and the product of the roots is $\beta_1<1$):
+# $2(1+\beta_1)-(1-\beta_1)\eta_{\max}\lambda>0$. $\square$
+# :::
+#
+# For $\beta_1=0$ the threshold is $2$, for $\beta_1=0.9$ it is $38$. The network agrees: with momentum no run is lost at a setting where plain NGN loses some. The price: far beyond the threshold the gap can stay above $c$,
+# which the cycle of plain NGN never does. A coordinate-wise variant, and rates for the strongly convex case, are in
+# {cite}`islamov2025enhancing,orvieto2024adaptive`.
+
+# %% tags=["hide-input"]
+betas = torch.tensor([0.0, 0.5, 0.9], **like)[:, None]
+threshold = 2 * (1 + betas) / (1 - betas)
+
+
+def near_minimum(share):
+    rule = NGNRule(share * threshold, momentum=betas)
+    one = torch.ones(1, **like)
+    close = torch.full((3, 1), 1e-3, **like)
+    return ensembles.iterate(rule, plain(one, 1.0), close, 1000, record=[1000]).last[:, 0].square() / 2
+
+
+ten_fold = NGNRule(10 * threshold[2:], momentum=betas[2:])
+wandering = ensembles.iterate(
+    ten_fold,
+    plain(torch.ones(1, **like), 1.0),
+    torch.full((1, 1), 2.0, **like),
+    2000,
+    record=range(1900, 2001),
+).values
+assert (wandering.square() / 2).mean() > 1  # the gap, for c = 1
+ledger.check(
+    "thesis:beyond-ngn-momentum",
+    "NGN-M reaches the minimum up to η_max λ = 2(1 + β_1)/(1 − β_1)",
+    measured=near_minimum(0.95),
+    criterion=at_most("ℓ(θ_1000) − ℓ⋆ from a start with gap 5·10⁻⁷, 5 % below the threshold", 1e-12),
+    control=control("5 % above the threshold", near_minimum(1.05)),
+    expected="holds",
+)
+ledger.check(
+    "thesis:beyond-ngn-momentum-network",
+    "With momentum every run of the network learns, up to η_max = 100",
+    measured=final_loss["ngn-momentum"].amax(1) / math.log(10),
+    criterion=at_most("largest training loss of the six runs of a setting, over ln 10", 0.5),
+    control=control("NGN without momentum at η_max = 100", final_loss["ngn"][-1].max() / math.log(10)),
+    expected="reproduced",
+    claim="experiment",
+    seeds=kept_seeds,
+)
+
+# %% [markdown]
+# ## When not to use it
+#
+# - **The loss can be negative.** A log-density, a reward, a difference of losses: there is no root, and no guarantee. The library raises an error.
+# - **The minimum is positive and not small**: label smoothing, a strong penalty, noisy targets. Large steps stop short. Keep $\eta_{\max}$ moderate, let it decrease, or give `lower_bound` if you know it. The batch's own minimum
+#   counts, not the mean's.
+# - **You hope that no setting can go wrong.** Not diverging is not learning: at $\eta_{\max}=100$ some runs of the small network stay above the level of guessing. Outside the convex theorem nothing is promised.
+# - **Directions need different steps.** NGN has one step for all parameters, like SGD. Where layers differ by orders of magnitude ({chapter}`vanishing curvature <adaptivity/vanishing_curvature>`), Adam or a coordinate-wise variant is the tool.
+#
+# ## Exercises
+#
+# :::{exercise} By hand
+# :label: ex-gauss-newton-steps-power
+# Let $\ell=\theta^{2m}$ with an integer $m\ge1$ and $\eta_{\max}=\infty$. By what does one step multiply $\theta$? Where have you met this number?
+# :::
+#
+# :::{solution} ex-gauss-newton-steps-power
+# :class: dropdown
+# $\eta=2\ell/\lVert\nabla\ell\rVert^2=\theta^{2-2m}/(2m^2)$, so $\theta-\eta\cdot2m\theta^{2m-1}=(1-\frac1m)\theta$. NGN is Newton's method for the root of $h=\theta^m$, and this is its
+# rate at a zero of multiplicity $m$. For $m=1$ it is exact.
+# :::
+#
+# :::{exercise} Predict a number
+# :label: ex-gauss-newton-steps-number
+# $\ell=\theta^2+0.5$ and $\eta_{\max}=5$. Where does NGN end, and with which step?
+# :::
+#
+# :::{solution-start} ex-gauss-newton-steps-number
+# :class: dropdown
+# :::
+#
+# $\lambda=2$, $\rho=10$: the gap is $0.5\cdot\frac8{12}=\frac13$, so $\theta=\pm\frac1{\sqrt3}$, and the step is $2/\lambda=1$.
+
+# %% tags=["hide-cell"]
+theta = torch.tensor(2.0, **like)
+for _ in range(1000):
+    theta, gap = ngn_gap(theta, 5.0, 2.0, 0.5)
+assert abs(gap - 1 / 3) < 1e-9 and abs(abs(theta) - 3**-0.5) < 1e-9
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Change one line
+# :label: ex-gauss-newton-steps-slow
+# In the loop of the last solution put $\eta_{\max}=100$, $\lambda=1$, $c=1$. Expected: after 4,000 steps the gap is still more than one per cent away from {eq}`eq-gauss-newton-steps-gap`, after 20,000 it agrees to six digits. Explain both.
+# :::
+#
+# :::{solution-start} ex-gauss-newton-steps-slow
+# :class: dropdown
+# :::
+#
+# $\rho=100$, so near the cycle the distance shrinks by $1-8/\rho^2=0.9992$ a step: a factor $e$ in 1,250 steps, and far from the cycle more slowly still.
+
+# %% tags=["hide-cell"]
+theta, away = torch.tensor(2.0, **like), {}
+for k in range(1, 20_001):
+    theta, gap = ngn_gap(theta, 100.0, 1.0, 1.0)
+    away[k] = abs(gap.item() / (98 / 102) - 1)
+assert away[4000] > 0.01 and away[20_000] < 1e-6
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Finish a proof
+# :label: ex-gauss-newton-steps-best
+# Step 7 of the proof of {prf:ref}`thesis-thm-4-3-1` has the rate $1/T_0$. For which $\eta_{\max}$ is $T_0$ largest, and how does it compare with the largest $\hat\eta$?
+# :::
+#
+# :::{solution-start} ex-gauss-newton-steps-best
+# :class: dropdown
+# :::
+#
+# $LT_0=\frac{2\rho}{(1+2\rho)(1+\rho)}=\frac2{1/\rho+3+2\rho}$, and $1/\rho+2\rho$ is smallest at $\rho=1/\sqrt2$. There
+# $T_0=\frac{2}{(3+2\sqrt2)L}\approx\frac{0.343}L$, against $\hat\eta=\frac1{4L}$ at $\rho=\frac12$.
+
+# %% tags=["hide-cell"]
+best_rho = brentq(lambda r: 1 / r**2 - 2, 0.1, 2.0)
+assert abs(best_rho - 0.5**0.5) < 1e-9
+assert abs(2 * best_rho / (1 + 2 * best_rho) / (1 + best_rho) - 0.343) < 1e-3
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Open
+# :label: ex-gauss-newton-steps-open
+# Does NGN settle from almost every start on a quadratic with $d$ curvatures, and at which pace if $\eta_{\max}(L-\mu)$ is large? Known: with two energies nothing else attracts
+# ({prf:ref}`thesis-beyond-ngn-limiting-step`); steepest descent with exact line search also ends in the two extreme directions, and there the proof for $d$ dimensions is subtle {cite}`akaike1959successive`.
+# :::
+#
+# ## What to remember
+#
+# 1. NGN: write the loss as a square, linearize the root. $1/\eta_k=1/\eta_{\max}+\lVert\nabla\ell\rVert^2/2\ell$.
+# 2. For convex smooth losses with minimum zero every $\eta_{\max}$ converges. On a quadratic a large one finds $2/(L+\mu)$, the best fixed step, by itself.
+# 3. A constant in the loss is a direction that never moves. The price is a two-cycle of height $c\frac{\rho-2}{\rho+2}$, below $c$; `lower_bound` removes it.
+# 4. With samples that disagree, a ball of size $O(\eta_{\max})$, or $O(\ln K/\sqrt K)$ with decreasing steps, without knowing $L$.
+# 5. On the network it is patient with its setting, and its step warms up and decays. Patience ends somewhere; momentum moves that end further.
+#
+# **Further reading.** {cite}`orvieto2024adaptive` is the published version, with strongly convex rates. {cite}`loizou2021stochastic` introduced the capped stochastic Polyak step.
+# {cite}`martens2020natural` has the Gauss-Newton matrix for networks; {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` compares it with its relatives.
+#
+# ## Checks behind this page
+#
+# The lemmas once more, with a largest step that decreases, $\eta_{\max}=100/\sqrt{k+1}$, and the algorithm with its weighted mean.
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:lemma-d.2.4",
+    "With decreasing η_max every step lies in the range of its own η_max",
+    measured=range_slack(eta_k, decreasing, L),
+    criterion=inequality("distance of η_k/η_max from both ends of its range"),
+    control=control("the η_max of the next step", range_slack(eta_k, later, L)),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-d.2.5",
+    "The identity holds with decreasing η_max",
+    measured=identity_error(eta_k, decreasing),
+    criterion=identity("(η_k‖∇ℓ‖² − 2ℓ(η_max − η_k)/η_max)/2ℓ"),
+    control=control("the η_max of the next step", identity_error(eta_k, later)[distances > 0.1]),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-d.2.6",
+    "The key inequality holds with decreasing η_max",
+    measured=key_slack(eta_k, decreasing),
+    criterion=inequality("right minus left side, over η_max", size=100.0),
+    control=control("without the term in ℓ⋆", key_slack(eta_k, decreasing, second=0.0)),
+    expected="holds",
+)
+
+
+def by_hand(steps, power=0.5):  # the algorithm of the source with its weighted mean
+    theta, total, weights = begin, torch.zeros(d, **like), 0.0
+    for k in range(steps):
+        cap = 10 / math.sqrt(k + 1)
+        value, gradient = losses(theta, draws[k, :1])
+        weight = (k + 1) ** -power
+        total, weights = total + weight * theta, weights + weight
+        eta = cap / (1 + cap / (2 * value[0]) * gradient[0].square().sum())
+        theta = theta - eta * gradient[0]
+    return torch.stack([theta, total / weights])
+
+
+rule = Averaged(NGNRule(lambda k: 10 / math.sqrt(k + 1)), weight=lambda k: (k + 1) ** -0.5)
+library = ensembles.iterate(
+    rule,
+    lambda theta, k: losses(theta, draws[k, :1]),
+    begin[None],
+    200,
+    record=[200],
+    watch=lambda state: state.mean,
+)
+both = torch.stack([library.last[0], library.watched[-1, 0]])
+ledger.check(
+    "thesis:alg-ngn-decreasing",
+    "Iterate and weighted mean of the library are those of the written-out algorithm",
+    measured=apart(by_hand(200), both),
+    criterion=identity("relative distance of θ_200 and of the weighted mean", condition=100.0),
+    control=control("equal weights", apart(by_hand(200, power=0.0), both)[1]),
+    expected="holds",
+)
+
+# %% tags=["remove-input"]
+ledger.table()

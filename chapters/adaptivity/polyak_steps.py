@@ -1,0 +1,1802 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Polyak steps: loss over squared gradient
+#
+# Two parabolas pull at one number. The steep one has its minimum at $1$, the flat one at $-1$, and at every step a
+# coin decides which of them may pull. Their mean, the loss that we want to minimize, has its minimum nearer to the
+# steep one.
+#
+# **Can the step size set itself?** A run knows its loss and its gradient, and if it also knows what the loss could be
+# at best, the quotient *loss above its minimum over squared gradient* is a step that needs no tuning. With one
+# condition it converges: a single point must be best for every sample. **What breaks it**: samples that disagree.
+# Then the step divides the curvature away, every parabola pulls equally hard, and the run settles between the two
+# minima instead of at the minimizer, however slowly the step decreases. Keeping the *smallest* quotient seen so far
+# repairs it.
+#
+# Turn the curvature ratio. The minimizer moves; the dashed run does not.
+
+# %% tags=["colab", "remove-cell"]
+# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "git+https://github.com/learning-dynamics/learning-dynamics"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
+    from learning_dynamics import colab
+
+    colab.prepare()
+
+# %% tags=["parameters", "remove-input"]
+SCALE = "book"
+DEVICE = "auto"
+SEED = 0
+
+# %% tags=["hide-input"]
+import itertools
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from scipy.optimize import brentq, root
+from torch.nn.functional import softplus
+
+from learning_dynamics import ensembles, figures, optimizers, results, runs, statistics
+from learning_dynamics import step_size_comparison as comparison
+from learning_dynamics.finite_sums import LogisticSum, QuadraticSum
+from learning_dynamics.ledger import (
+    Ledger,
+    at_most,
+    confident,
+    control,
+    identity,
+    inequality,
+    ordering,
+)
+
+figures.use_style()
+run = runs.Run("adaptivity/polyak_steps", scale=SCALE, device=DEVICE, seed=SEED)
+ledger = Ledger(run)
+like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
+every = {"markevery": 1}
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The minimizer is at one third; the decreasing Polyak step stays around zero.** Top: two parabolas with curvatures 2 and 1, and their mean. Bottom: 400 steps, the same draws for both runs. DecSPS (blue) settles at the minimizer; what breaks it: SPS with a decreasing factor (dashed) divides the curvature away.", "name": "fig-polyak-steps-tug"}, "image": {"alt": "Top: two parabolas with minima at plus and minus one and their mean with a minimum at one third. Bottom: two noisy paths against the step number, one around the line at one third, a dashed one around zero."}}
+centers = torch.tensor([1.0, -1.0], **like)
+
+
+def tug(ratios, draws):  # ratios (grid); draws (steps, *runs): 0 for the steep parabola, 1 for the flat one
+    curvature = torch.stack([ratios, torch.ones_like(ratios)])
+
+    def oracle(theta, k):  # theta (*runs, grid, 1)
+        drawn = draws[k]
+        pull = curvature[drawn] * (theta[..., 0] - centers[drawn][..., None])
+        return pull**2 / (2 * curvature[drawn]), pull[..., None]
+
+    return oracle
+
+
+def root_growth(k):
+    return math.sqrt(k + 1)
+
+
+decreasing_sps = optimizers.SPSRule(cap=math.inf, c=root_growth)
+fixed_draws = ((torch.arange(400, **like) * 0.6180339887498949 + 0.5) % 1 >= 0.5).long()[:, None]
+paths = {
+    name: ensembles.iterate(
+        rule,
+        tug(torch.tensor([2.0], **like), fixed_draws),
+        torch.full((1, 1, 1), 2.5, **like),
+        400,
+        range(401),
+    ).values[:, 0, 0, 0]
+    for name, rule in {"DecSPS": optimizers.DecSPSRule(), "SPS": decreasing_sps}.items()
+}
+fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.2))
+x = torch.linspace(-2.2, 2.2, 201, **like)
+top.plot(x, (x - 1) ** 2, label="steep", marker="")
+top.plot(x, (x + 1) ** 2 / 2, label="flat", marker="")
+top.plot(x, (x - 1) ** 2 / 2 + (x + 1) ** 2 / 4, color="black", lw=3, label="mean", marker="")
+top.set(xlabel="$\\theta$", ylabel="loss", ylim=(0, 5))
+top.legend(ncol=3)
+bottom.axhline(1 / 3, color="black", lw=1)
+bottom.plot(range(401), paths["DecSPS"], label="DecSPS", marker="")
+figures.line_control(bottom, range(401), paths["SPS"], label="decreasing SPS")
+bottom.annotate("minimizer", (330, 0.38))
+bottom.set(xlabel="step $k$", ylabel="$\\theta_k$", ylim=(-0.8, 1.4))
+bottom.legend()
+plt.show()
+
+# %% [markdown]
+# <div class="ld-widget" data-widget="tug-of-war"></div>
+#
+# This chapter turns $\eta_k$ in the book's update. After it you can
+#
+# - train with a Polyak step, and say what it needs to know;
+# - prove that it converges if the samples agree, and compute where it goes if they do not;
+# - prove that the decreasing version, DecSPS, converges without knowing any constant of the problem;
+# - say what DecSPS adapts to, and when a tuned step beats it.
+#
+# The source is sections 4.0 to 4.2 of {cite}`orvieto2023dynamics`, which tells the results of
+# {cite}`loizou2021stochastic` and {cite}`orvieto2022dynamics`. Read
+# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in less than a minute on one CPU core, in
+# a few seconds with `SCALE = "smoke"`.
+#
+# ## Use it in five lines
+#
+# The library's steps are PyTorch optimizers. They differ from `torch.optim.SGD` in one point: they must be told the
+# loss. Nothing in this cell was tuned; `lr=10` only caps the first steps.
+
+# %%
+problem = comparison.shipped("breast-cancer")
+theta = torch.nn.Parameter(torch.zeros(problem.inputs.shape[1], **like))
+draws = torch.randint(len(problem.signs), (500, 20), generator=run.generator("first use"))
+
+optimizer = optimizers.DecSPS([theta], lr=10.0, lower_bound=0.0)
+for rows in draws:
+    margins = problem.signs[rows] * (problem.inputs[rows] @ theta)
+    loss = softplus(-margins).mean() + problem.ridge / 2 * theta.square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step(loss=loss)
+assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
+
+# %% [markdown]
+# **When not to use it.** If the loss can be negative, or its minimum is not known even roughly: a bound far too low lengthens the step. If single batches can
+# have a tiny loss with a large gradient (kinks): DecSPS never forgets the smallest quotient. With momentum or
+# weight decay outside the loss, which the theory does not cover. And if you can afford to tune one number: the last
+# section shows that a tuned step can win by much.
+#
+# ## The setting
+#
+# :::{prf:definition} The finite-sum problem
+# :label: thesis-eq-88
+# Given losses $\ell_1,\dots,\ell_n:\mathbb R^d\to\mathbb R$, each bounded below, minimize their mean
+# $\mathcal L(\theta)=\frac1n\sum_i\ell_i(\theta)$. A batch $S$ of $b$ samples, drawn anew at every step and
+# independently of the past, has the loss $\mathcal L_S=\frac1b\sum_{i\in S}\ell_i$ with infimum
+# $\mathcal L_S^\star$. Stochastic gradient descent is
+#
+# $$\theta_{k+1}=\theta_k-\eta_k\nabla\mathcal L_{S_k}(\theta_k).$$
+# :::
+#
+# We write $g_k=\nabla\mathcal L_{S_k}(\theta_k)$, $\theta^\star$ for a minimizer of $\mathcal L$, $\mathcal L^\star$
+# for its value, $\ell_i^\star$ for the infimum of $\ell_i$.
+#
+# :::{dropdown} The letters of the source
+# | here | source, chapter 4 | meaning |
+# |---|---|---|
+# | $\theta$, $\mathcal L$, $\ell_i$, $\mathcal L_S$ | $x$, $f$, $f_i$, $f_{\mathcal S}$ | parameters, losses |
+# | $\eta_k$, $\eta_{\max}$, $c_k$ | $\gamma_k$, $\gamma_b$, $c_k$ | step size, its cap (`lr` in the library), its divisor |
+# | $b$ | $B$ | batch size |
+# | $m_S\le\mathcal L_S^\star$ (local) | $\ell_{\mathcal S}^*$ | the lower bound that the user supplies |
+# | $\Delta_b$, $\hat\Delta_b$, $\hat\Delta_{\max}$ (local) | $\sigma_B^2$, $\hat\sigma_B^2$, $\hat\sigma_{B,\max}^2$ | price of not interpolating |
+# | $\eta_{\min}$ (local) | $\alpha$ | smallest Polyak step, $\min\{1/2cL,\eta_{\max}\}$ |
+# | $D$, $\tilde L$ | $D$, $\tilde L$ | largest distance from $\theta^\star$; $\max\{L,1/2c_0\eta_{\max}\}$ |
+# :::
+#
+# Two assumptions will be used, one for each side of a parabola.
+#
+# :::{prf:definition} Strongly convex
+# :label: thesis-def-4-0-1
+# A differentiable $\ell$ is $\mu$-*strongly convex*, $\mu>0$, if for all $\theta,\zeta$
+#
+# $$
+# \begin{aligned}
+# \ell(\theta)\ge\ell(\zeta)&+\langle\nabla\ell(\zeta),\theta-\zeta\rangle\\
+# &+\tfrac\mu2\lVert\theta-\zeta\rVert^2,
+# \end{aligned}
+# $$
+#
+# and *convex* if this holds with $\mu=0$.
+# :::
+#
+# :::{prf:definition} Smooth
+# :label: thesis-def-4-0-2
+# A differentiable $\ell$ is $L$-*smooth* if its gradient is Lipschitz,
+# $\lVert\nabla\ell(\theta)-\nabla\ell(\zeta)\rVert\le L\lVert\theta-\zeta\rVert$. It follows that
+#
+# $$
+# \begin{aligned}
+# \ell(\theta)\le\ell(\zeta)&+\langle\nabla\ell(\zeta),\theta-\zeta\rangle\\
+# &+\tfrac L2\lVert\theta-\zeta\rVert^2 .
+# \end{aligned}
+# $$
+# :::
+#
+# (The inequality alone implies the Lipschitz bound only for convex $\ell$; the proofs below use the inequality.)
+# **Each side bounds the gradient by the height.** With $\ell^\star=\inf\ell$,
+#
+# $$2\mu\,(\ell(\theta)-\ell^\star)\le\lVert\nabla\ell(\theta)\rVert^2\le2L\,(\ell(\theta)-\ell^\star).$$ (eq-polyak-steps-sandwich)
+#
+# :::{dropdown} Proof
+# 1. *Left.* Minimize both sides of the strong convexity inequality over $\theta$. The right side is least at
+#    $\theta=\zeta-\nabla\ell(\zeta)/\mu$, where it equals $\ell(\zeta)-\lVert\nabla\ell(\zeta)\rVert^2/2\mu$. So
+#    $\ell^\star\ge\ell(\zeta)-\lVert\nabla\ell(\zeta)\rVert^2/2\mu$.
+# 2. *Right.* Put $\theta=\zeta-\nabla\ell(\zeta)/L$ into the smoothness inequality:
+#    $\ell^\star\le\ell(\theta)\le\ell(\zeta)-\lVert\nabla\ell(\zeta)\rVert^2/2L$. No convexity is needed. $\square$
+# :::
+#
+# ## The Polyak step
+#
+# Suppose for a moment that there is one loss only, convex, and that somebody told us its minimum. One step of size
+# $\eta$ changes the squared distance to $\theta^\star$ by
+# $-2\eta\langle\nabla\mathcal L,\theta-\theta^\star\rangle+\eta^2\lVert\nabla\mathcal L\rVert^2$, which convexity
+# bounds by
+#
+# $$-2\eta\,(\mathcal L(\theta)-\mathcal L^\star)+\eta^2\lVert\nabla\mathcal L(\theta)\rVert^2 .$$
+#
+# This is least at $\eta=(\mathcal L-\mathcal L^\star)/\lVert\nabla\mathcal L\rVert^2$: Polyak's step
+# {cite}`polyak1987introduction`. {cite:t}`loizou2021stochastic` use the batch's own numbers and a cap; the method is
+# called SPS:
+#
+# $$\eta_k=\min\Bigl\{\frac{\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}^\star}{c\,\lVert g_k\rVert^2},\ \eta_{\max}\Bigr\}.$$ (eq-polyak-steps-sps)
+#
+# If $g_k=0$ nothing moves. Dividing {eq}`eq-polyak-steps-sandwich` by the squared gradient shows what the quotient measures: an
+# inverse curvature. **For $\mu_i$-strongly convex and $L_i$-smooth $\ell_i$, with $L=\max L_i$ and $\mu=\min\mu_i$,**
+#
+# $$\frac1{2L}\le\frac1{2L_i}\le\frac{\ell_i(\theta)-\ell_i^\star}{\lVert\nabla\ell_i(\theta)\rVert^2}\le\frac1{2\mu_i}\le\frac1{2\mu}.$$ (eq-polyak-steps-quotient)
+#
+# The lower half needs smoothness only. So the step is never smaller than
+#
+# $$\eta_{\min}=\min\Bigl\{\frac1{2cL},\eta_{\max}\Bigr\}$$
+#
+# although $L$ is used nowhere. Both updates of this page, SPS and the later DecSPS, written out:
+
+
+# %%
+def step_by_hand(theta, loss, gradient, state, cap=10.0, method="DecSPS"):
+    k, smallest = state
+    quotient = loss / gradient.square().sum()  # the lower bound is zero here
+    if method == "SPS":
+        eta = min(quotient / math.sqrt(k + 1), cap)
+    else:
+        smallest = min(quotient, smallest)
+        eta = smallest / math.sqrt(k + 1)
+    return theta - eta * gradient, (k + 1, smallest)
+
+
+# %% tags=["hide-input"]
+def ten_steps(method, rule, cap=10.0):  # largest difference between the library and the lines above
+    oracle, by_hand, state = (
+        tug(torch.tensor([3.0], **like), fixed_draws),
+        torch.full((1, 1, 1), 2.5, **like),
+        (0, cap),
+    )
+    library = ensembles.iterate(rule, oracle, by_hand, 10, [10]).last
+    for k in range(10):
+        loss, gradient = oracle(by_hand, k)
+        by_hand, state = step_by_hand(by_hand, loss[0, 0], gradient, state, cap, method)
+    return (library - by_hand).abs().max()
+
+
+assert ten_steps("DecSPS", optimizers.DecSPSRule(cap=10.0)) < 1e-14
+assert ten_steps("SPS", optimizers.SPSRule(cap=10.0, c=root_growth)) < 1e-14
+
+# %% [markdown]
+# ### If the samples agree
+#
+# :::{prf:definition} Interpolation
+# :label: thesis-def-4-1-1
+# The problem is *interpolated* if some minimizer $\theta^\star$ of $\mathcal L$ minimizes every $\ell_i$. In general,
+# the price of not interpolating at batch size $b$ is
+#
+# $$\Delta_b=\mathbb E_S[\mathcal L_S(\theta^\star)-\mathcal L_S^\star]\ge0 .$$
+# :::
+#
+# It is zero for an interpolated problem, and **it never grows with the batch size**, if batches are drawn without
+# repetition.
+#
+# :::{dropdown} Proof
+# $\mathcal L_S(\theta)$ is the mean over $i\in S$ of the losses $\mathcal L_{S\setminus i}(\theta)$ of the batches with
+# one sample less. The minimum of a mean is at least the mean of the minima,
+# $\mathcal L_S^\star\ge\frac1b\sum_{i\in S}\mathcal L_{S\setminus i}^\star$. Average over $S$: each batch of size
+# $b-1$ is equally likely, so $\mathbb E\mathcal L_S^\star$ does not decrease with $b$, while
+# $\mathbb E\mathcal L_S(\theta^\star)=\mathcal L^\star$ stays. $\square$
+# :::
+#
+# :::{prf:theorem} SPS converges to a ball {cite}`loizou2021stochastic`
+# :label: thesis-thm-4-1-1
+# Let every $\ell_i$ be convex and $L_i$-smooth, $L=\max L_i$. With $c=1$ the mean iterate
+# $\bar\theta_K=\frac1K\sum_{k<K}\theta_k$ of SPS satisfies
+#
+# $$
+# \begin{aligned}
+# \mathbb E[\mathcal L(\bar\theta_K)-\mathcal L^\star]\le\ &\frac{\lVert\theta_0-\theta^\star\rVert^2}{\eta_{\min}K}\\
+# &+\frac{2\eta_{\max}\Delta_b}{\eta_{\min}}.
+# \end{aligned}
+# $$
+#
+# If moreover each $\ell_i$ is $\mu_i$-strongly convex, then with $\bar\mu=\frac1n\sum\mu_i$, for every $c\ge\frac12$,
+#
+# $$
+# \begin{aligned}
+# \mathbb E\lVert\theta_k-\theta^\star\rVert^2\le\ &(1-\bar\mu\eta_{\min})^k\lVert\theta_0-\theta^\star\rVert^2\\
+# &+\frac{2\eta_{\max}\Delta_b}{\bar\mu\,\eta_{\min}}.
+# \end{aligned}
+# $$
+# :::
+#
+# *Why one should expect it.* For an interpolated problem the second terms vanish, and what remains is gradient descent
+# with a step of order $1/L$ that found $L$ by itself. Otherwise the batch aims at its own minimum and misses ours; the
+# floor is how much it misses.
+#
+# *The key step.* The definition turns $\eta_k^2\lVert g_k\rVert^2$, which is hard, into
+# $\frac{\eta_k}c(\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}^\star)$, which is of the same kind as what convexity gives for
+# the inner product.
+#
+# :::{dropdown} Proof
+# Write $h_k=\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}^\star\ge0$ and
+# $\delta_k=\mathcal L_{S_k}(\theta^\star)-\mathcal L_{S_k}^\star\ge0$; $\mathbb E\delta_k=\Delta_b$.
+#
+# 1. *Expansion.*
+#    $\lVert\theta_{k+1}-\theta^\star\rVert^2=\lVert\theta_k-\theta^\star\rVert^2-2\eta_k\langle g_k,\theta_k-\theta^\star\rangle+\eta_k^2\lVert g_k\rVert^2$,
+#    and $\eta_k\lVert g_k\rVert^2\le h_k/c$ by {eq}`eq-polyak-steps-sps`.
+# 2. *Convexity.* $\langle g_k,\theta_k-\theta^\star\rangle\ge\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)=h_k-\delta_k$.
+#    With $c=1$ the change is at most $-2\eta_k(h_k-\delta_k)+\eta_kh_k=-\eta_kh_k+2\eta_k\delta_k$.
+# 3. *Both ends of the step.* $\eta_{\min}\le\eta_k\le\eta_{\max}$ by {eq}`eq-polyak-steps-quotient`, and
+#    $h_k,\delta_k\ge0$. So the change is at most
+#    $-\eta_{\min}h_k+2\eta_{\max}\delta_k\le-\eta_{\min}(h_k-\delta_k)+2\eta_{\max}\delta_k$.
+# 4. *Expectation.* $S_k$ is independent of $\theta_k$, so $\mathbb E(h_k-\delta_k)=\mathbb E\mathcal L(\theta_k)-\mathcal L^\star$. Sum
+#    over $k<K$, drop the last distance, divide by $\eta_{\min}K$, and use
+#    $\mathcal L(\bar\theta_K)\le\frac1K\sum\mathcal L(\theta_k)$.
+# 5. *Strongly convex.* Step 2 gains the term $\frac{\mu_{S_k}}2\lVert\theta_k-\theta^\star\rVert^2$, where $\mu_S$ is the mean
+#    over the batch; with $c\ge\frac12$ and $\eta_kh_k/c\le2\eta_kh_k$ the change is at most
+#    $-\eta_k\mu_{S_k}\lVert\theta_k-\theta^\star\rVert^2+2\eta_k\delta_k$. Bound $\eta_k$ as in step 3, take
+#    expectations ($\mathbb E\mu_S=\bar\mu$) and sum the geometric series. $\square$
+# :::
+#
+# An expectation over random batches can be checked without statistics if the runs are short: three losses and seven
+# steps make $3^7$ sequences of draws, all equally likely, and all of them are run at once. The starts include
+# $\theta^\star$ itself, where only the floor is left.
+
+# %%
+count, length = 3, run.pick(smoke=5, book=7, paper=8)
+sequences = torch.tensor(list(itertools.product(range(count), repeat=length)))[..., None]  # (3^7, steps, 1)
+
+
+def random_quadratics(stream, n, d, agree=False):
+    source = run.generator(stream)
+    root_of = torch.randn(n, d, d, generator=source, dtype=run.dtype)
+    points = torch.randn(1 if agree else n, d, generator=source, dtype=run.dtype).expand(n, d)
+    return QuadraticSum(root_of @ root_of.mT + 0.3 * torch.eye(d, **like), points)
+
+
+def batches(problem, rows):  # loss and gradient of the batch of step k
+    return lambda theta, k: problem.oracle(theta, rows[k])
+
+
+def every_sequence(problem, rule, start):  # start (grid, d); all sequences as a batch
+    oracle = batches(problem, sequences.transpose(0, 1))
+    begin = start.expand(len(sequences), *start.shape)
+    averaged = optimizers.Averaged(rule)
+    found = ensembles.iterate(
+        averaged, oracle, begin, length, range(length + 1), watch=lambda state: state.mean
+    )
+    return found.values, found.watched  # iterates and their means, (K + 1, sequences, grid, d)
+
+
+# %% tags=["hide-input"]
+three = random_quadratics("three", count, 2)
+best, L_three = three.minimizer(), three.smoothness.max()
+best_batch = three.minimum(torch.arange(count)[:, None])
+price = (three.oracle(best.expand(count, 1, 2), torch.arange(count)[:, None])[0][:, 0] - best_batch).mean()
+starts = torch.stack([best, best + 1, best - torch.tensor([2.0, 0.0], **like), best])
+caps = torch.tensor([0.05, 0.3, 1.0, 5.0], **like)[:, None]
+step_number = torch.arange(1, length + 1, **like)[:, None]
+
+
+def sps_run(c):
+    rule = optimizers.SPSRule(caps, c=c, lower_bound=lambda k: best_batch[sequences[:, k, 0]][:, None, None])
+    return every_sequence(three, rule, starts)
+
+
+def sps_bounds(c, floor=True):  # right minus left side, both halves
+    mu = three.strong_convexity.mean()
+    iterates, means = sps_run(c)
+    smallest = torch.minimum(1 / (2 * c * L_three), caps[:, 0])
+    away = (starts - best).square().sum(-1)
+    extra = 2 * caps[:, 0] * price / smallest * floor
+    gap = three.oracle(means[1:])[0].mean(1) - three.oracle(best[None])[0]
+    distance = (iterates[1:] - best).square().sum(-1).mean(1)
+    rate = (1 - mu * smallest) ** step_number * away + extra / mu - distance
+    return torch.stack([away / (smallest * step_number) + extra - gap, rate]) if c == 1 else rate[None]
+
+
+# logistic losses without a ridge (not separable): convex, not strongly, and each has the infimum 0
+overlap = LogisticSum(
+    torch.tensor([[1.0, 1.0], [1.0, -0.5], [1.0, 2.0]], **like), torch.tensor([-1.0, 1.0, 1.0], **like), 0.0
+)
+top_point = overlap.minimizer()
+begin = torch.stack([top_point, top_point + 1, top_point - 2])
+logistic_caps = torch.tensor([0.5, 2.0, 10.0], **like)
+_, means = every_sequence(overlap, optimizers.SPSRule(logistic_caps[:, None]), begin)
+least = torch.minimum(1 / (2 * overlap.smoothness.max()), logistic_caps)
+lowest = overlap.oracle(top_point[None])[0]
+logistic_gap = overlap.oracle(means[1:])[0].mean(1) - lowest
+logistic_slack = (
+    (begin - top_point).square().sum(-1) / (least * step_number)
+    + 2 * logistic_caps * lowest / least
+    - logistic_gap
+)
+ledger.check(
+    "thesis:thm-4.1.1",
+    "The exact expectation over all sequences of draws obeys both halves of the theorem",
+    measured=torch.cat(
+        [x.flatten() for x in (sps_bounds(1.0), sps_bounds(0.5), sps_bounds(2.0), logistic_slack)]
+    ),
+    criterion=inequality("bound − 𝔼[L(θ̄_K) − L⋆], and bound − 𝔼‖θ_k − θ⋆‖²", size=10.0),
+    control=control("without the floor, started at θ⋆", sps_bounds(1.0, floor=False)[:, 1:, [0, 3]]),
+    expected="holds",
+    show="card",
+)
+
+# %% tags=["hide-input"]
+curved = torch.logspace(-1, 1, 9, **like)
+straight = QuadraticSum(
+    curved[:, None, None] * torch.eye(3, **like),
+    torch.randn(9, 3, generator=run.generator("straight"), dtype=run.dtype),
+)
+each = torch.arange(9)[:, None]
+
+
+def one_step(c):  # distance to the minimum of the sample after one step from zero, relative
+    rule = optimizers.SPSRule(cap=1e6, c=c)
+    theta0 = torch.zeros(9, 1, 3, **like)
+    moved = ensembles.iterate(rule, lambda theta, k: straight.oracle(theta, each), theta0, 1, [1]).last[:, 0]
+    return (moved - straight.centers).norm(dim=-1) / straight.centers.norm(dim=-1)
+
+
+ledger.check(
+    "thesis:alg-sps-max",
+    "On a round parabola of any curvature SPS with c = ½ reaches the minimum in one step",
+    measured=one_step(0.5),
+    criterion=identity("‖θ₁ − z‖/‖z‖"),
+    control=control("c = 1", one_step(1.0)),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+wide = random_quadratics("wide", 8, 3)
+several = torch.randn(8, 50, 3, generator=run.generator("points"), dtype=run.dtype) * 3
+height, slope = wide.oracle(several, torch.arange(8)[:, None])
+square, L_i, mu_i = slope.square().sum(-1), wide.smoothness[:, None], wide.strong_convexity[:, None]
+ledger.check(
+    "thesis:lemma-4.0.1",
+    "Strongly convex: the squared gradient is at least 2μ times the height",
+    measured=square - 2 * mu_i * height,
+    criterion=inequality("‖∇ℓ‖² − 2μ(ℓ − ℓ⋆)", size=square.max().item()),
+    control=control("θ⁴, which is not strongly convex, with μ = 1, near zero", 16 * 0.1**6 - 2 * 0.1**4),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-4.0.2",
+    "Smooth: the squared gradient is at most 2L times the height",
+    measured=2 * L_i * height - square,
+    criterion=inequality("2L(ℓ − ℓ⋆) − ‖∇ℓ‖²", size=square.max().item()),
+    control=control("|θ|^{3/2}, which is not smooth, with L = 1, near zero", 2 * 1e-3**1.5 - 2.25e-3),
+    expected="holds",
+)
+quotient = height / square
+ledger.check(
+    "thesis:lemma-4.1.1",
+    "The Polyak quotient lies between 1/2L_i and 1/2μ_i",
+    measured=torch.minimum(quotient - 1 / (2 * L_i), 1 / (2 * mu_i) - quotient),
+    criterion=inequality("(ℓ − ℓ⋆)/‖∇ℓ‖² inside [1/2L_i, 1/2μ_i]", size=quotient.max().item()),
+    control=control("without the factor ½", torch.minimum(quotient - 1 / L_i, 1 / mu_i - quotient).min()),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+optimum = wide.minimizer()
+value = wide.oracle(optimum[None])[0]
+nested = [torch.arange(size)[None] for size in range(1, 9)]
+subsets = [torch.tensor(list(itertools.combinations(range(8), size))) for size in range(1, 9)]
+
+
+def prices(batches):
+    return torch.stack(
+        [
+            (wide.oracle(optimum.expand(len(rows), 1, 3), rows)[0][:, 0] - wide.minimum(rows)).mean()
+            for rows in batches
+        ]
+    )
+
+
+chains = torch.stack(
+    [
+        prices([torch.tensor(order[:size])[None] for size in range(1, 9)])
+        for order in itertools.islice(itertools.permutations(range(8)), 0, 40320, 1000)
+    ]
+)
+ledger.check(
+    "thesis:eq-97",
+    "The price of not interpolating never grows with the batch size",
+    measured=-prices(subsets).diff(),
+    criterion=inequality("Δ_b − Δ_{b+1}, over all batches", size=prices(subsets)[0].item()),
+    control=control("one nested chain of batches in place of the average", (-chains.diff()).min()),
+    expected="holds",
+)
+
+# %% [markdown]
+# ## Two problems
+#
+# **The batch's minimum is unknown.** For an over-parameterized network $\mathcal L_S^\star$ is zero, or nearly. As soon as a
+# penalty is added it is not. For the logistic loss with ridge $\rho$ and *one* sample $x$ it is the solution of a scalar
+# equation: the minimizer is a multiple of $x$, and its margin $t$ solves $t\,(1+e^t)=\lVert x\rVert^2/\rho$. For two
+# samples or more there is no such formula, and finding $\mathcal L_S^\star$ costs as much as training on the batch.
+#
+# **The floor cannot be removed.** In {prf:ref}`thesis-thm-4-1-1` the floor is $2\Delta_b$ times
+# $\eta_{\max}/\eta_{\min}=\max\{1,2cL\eta_{\max}\}\ge1$. So the bound never falls below $2\Delta_b$, whatever the cap and
+# $c$. (For a cap below $1/2cL$ SPS *is* gradient descent with the constant step $\eta_{\max}$, whose error is small;
+# the bound does not see it.) Is this only the bound?
+
+# %% tags=["hide-input"]
+twenty = torch.randint(len(problem.signs), (12, 20), generator=run.generator("twenty"))
+scalar = []
+for square_norm in problem.inputs.square().sum(-1).tolist():
+    t = brentq(lambda t: t * (1 + math.exp(t)) - square_norm / problem.ridge, 0, 30, xtol=1e-15)  # noqa: B023
+    scalar.append(math.log1p(math.exp(-t)) + problem.ridge * t**2 / (2 * square_norm))
+scalar = torch.tensor(scalar, **like)
+
+
+def formula_error(rows):
+    return (scalar[rows].mean(-1) - problem.minimum(rows)).abs()
+
+
+ledger.check(
+    "thesis:claim-problem-1",
+    "For a single sample the minimum of the ridge-penalized logistic loss is a scalar equation",
+    measured=formula_error(twenty[:, :1]),
+    criterion=at_most("|scalar formula − minimum found by Newton's method|", 1e-10),
+    control=control("batches of twenty", formula_error(twenty)),
+    expected="holds",
+)
+cap_grid = torch.logspace(-4, 4, 33, **like)
+ledger.check(
+    "thesis:claim-problem-2",
+    "No cap and no c makes the floor of the bound smaller than 2Δ_b",
+    measured=torch.stack(
+        [cap_grid / torch.minimum(1 / (2 * c * L_three), cap_grid) for c in (0.1, 0.5, 1.0, 10.0)]
+    )
+    - 1,
+    criterion=inequality("η_max/η_min − 1", size=1e5),
+    control=control("η_min = 1/2cL whatever the cap, at the smallest cap", cap_grid[0] * 2 * L_three - 1),
+    expected="holds",
+)
+
+# %% [markdown]
+# ### The bias has an address
+#
+# Let $c_k$ grow, so that the step decreases. For ordinary steps this is what makes the noise die out. Now the two
+# parabolas of the first figure: $\ell_1=\frac{a_1}2(\theta-1)^2$ and $\ell_2=\frac{a_2}2(\theta+1)^2$ with probability one half each.
+#
+# :::{prf:proposition} The Polyak step does not see the curvature
+# :label: thesis-claim-sps-bias
+# For $\ell_1,\ell_2$ above, SPS with the divisors $c_k\ge\frac12$ and a cap so large that it never acts satisfies, with
+# $h_k=1/2c_k$,
+#
+# $$
+# \begin{aligned}
+# \mathbb E\,\theta_{k+1}&=(1-h_k)\,\mathbb E\,\theta_k,\\
+# \mathbb E\,\theta_{k+1}^2&=(1-h_k)^2\,\mathbb E\,\theta_k^2+h_k^2,
+# \end{aligned}
+# $$
+#
+# whatever $a_1,a_2>0$ are. If $h_k\to0$ and $\sum h_k=\infty$, then $\theta_k\to0$ in mean square, while the
+# minimizer is $\theta^\star=(a_1-a_2)/(a_1+a_2)$.
+# :::
+#
+# *The key step.* The quotient is $1/2a_i$, the gradient is $a_i$ times the distance: $a_i$ cancels. Every step goes
+# $h_k$ of the way to $\pm1$.
+#
+# :::{dropdown} Proof
+# 1. $\ell_i/\lVert\nabla\ell_i\rVert^2=1/2a_i$, so $\eta_k\nabla\ell_i(\theta_k)=h_k(\theta_k\mp1)$ and
+#    $\theta_{k+1}=(1-h_k)\theta_k\pm h_k$, with a fair sign that is independent of $\theta_k$.
+# 2. Take the mean, and the mean of the square; the cross term has mean zero.
+# 3. Let $s_k=\mathbb E\theta_k^2$; then $s_{k+1}\le(1-h_k)s_k+h_k^2$ as $0<h_k\le1$. Given $\epsilon>0$, once $h_k\le\epsilon$ this is
+#    $s_{k+1}-\epsilon\le(1-h_k)(s_k-\epsilon)$, and the product of the $1-h_k$ tends to zero. So
+#    $\limsup s_k\le\epsilon$. $\square$
+# :::
+
+# %%
+twelve = run.pick(smoke=8, book=12, paper=14)
+flips = torch.tensor(list(itertools.product(range(2), repeat=twelve))).T  # (steps, 2^12)
+ratios = torch.tensor([1.0, 2.0, 5.0], **like)
+
+
+def moments(rule):  # exact mean and mean square over all sequences, (2, K + 1, ratios)
+    begin = torch.full((flips.shape[1], 3, 1), 2.5, **like)
+    theta = ensembles.iterate(rule, tug(ratios, flips), begin, twelve, range(twelve + 1)).values[..., 0]
+    return torch.stack([theta.mean(1), theta.square().mean(1)])
+
+
+law = [torch.tensor([2.5, 2.5**2], **like)]
+for k in range(twelve):
+    h = 1 / (2 * root_growth(k))
+    law.append(torch.stack([(1 - h) * law[-1][0], (1 - h) ** 2 * law[-1][1] + h**2]))
+law = torch.stack(law).T[..., None]
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:claim-sps-bias",
+    "Mean and mean square of decreasing SPS obey recursions without the curvatures",
+    measured=moments(decreasing_sps) - law,
+    criterion=identity("𝔼θ_k and 𝔼θ_k² minus the recursions, all sequences", size=10.0),
+    control=control(
+        "DecSPS at curvature ratio 5, last step",
+        (moments(optimizers.DecSPSRule()) - law)[:, -1, 2],
+    ),
+    expected="holds",
+    show="card",
+)
+
+# %% [markdown]
+# :::{admonition} Predict first
+# :class: tip
+# In two dimensions the parabolas become bowls with different axes. Each Polyak step is still
+# $\eta_k\nabla\ell_i=h_k\cdot\bigl(2\,\ell_i/\lVert\nabla\ell_i\rVert^2\bigr)\nabla\ell_i$. At which point will decreasing SPS settle:
+# half way between the two minima?
+# :::
+#
+# :::{dropdown} Answer
+# Half way only if both bowls are round. In general it can only rest where the mean step vanishes, at a solution $\theta^\circ$ of
+#
+# $$\sum_i\frac{\ell_i(\theta)-\ell_i^\star}{\lVert\nabla\ell_i(\theta)\rVert^2}\,\nabla\ell_i(\theta)=0 .$$ (eq-polyak-steps-address)
+#
+# The decreasing factor has dropped out. The square in the next figure is this point, computed before the run.
+# :::
+
+
+# %%
+def bowls(agree):
+    turn = torch.tensor([[math.cos(0.5), -math.sin(0.5)], [math.sin(0.5), math.cos(0.5)]], **like)
+    steep = torch.diag(torch.tensor([6.0, 1.0], **like))
+    flat = turn @ torch.diag(torch.tensor([0.4, 1.5], **like)) @ turn.T
+    points = torch.tensor([[1.0, 0.0], [1.0, 0.0] if agree else [-1.0, 0.5]], **like)
+    return QuadraticSum(torch.stack([steep, flat]), points)
+
+
+def mean_step(point):  # the left side of the equation above, for the bowls that disagree
+    theta = torch.as_tensor(point, **like).expand(2, 1, 2)
+    loss, gradient = bowls(False).oracle(theta, torch.arange(2)[:, None])
+    return (loss[..., None] / gradient.square().sum(-1, keepdim=True) * gradient).sum((0, 1)).numpy()
+
+
+address = torch.as_tensor(root(mean_step, [0.0, 0.2], tol=1e-13).x, **like)
+
+# %% tags=["hide-input"]
+steps_2d, runs_2d = run.pick(smoke=300, book=10_000, paper=30_000), run.pick(smoke=8, book=60, paper=200)
+coin = torch.randint(2, (steps_2d, runs_2d, 1), generator=run.generator("coin"))
+rules_2d = {"DecSPS": optimizers.DecSPSRule(), "SPS": decreasing_sps}
+settled, wandered = {}, {}
+for agree in (False, True):
+    for name, rule in rules_2d.items():
+        late = optimizers.Averaged(rule, weight=lambda k: (k + 1.0) ** 3)  # counts late iterates most
+        begin = torch.tensor([[1.5, 1.5]], **like).expand(runs_2d, 1, 2)
+        found = ensembles.iterate(
+            late, batches(bowls(agree), coin), begin, steps_2d, watch=lambda state: state.mean
+        )
+        settled[name, agree], wandered[name, agree] = found.watched[-1, :, 0], found.values[:, 0, 0]
+
+
+def off(name, agree):  # distance of the mean iterate from the minimizer, one value a seed
+    return (settled[name, agree] - bowls(agree).minimizer()).norm(dim=-1)
+
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Decreasing SPS goes to a computed wrong point (square); DecSPS goes to the minimizer (star).** Contours of the mean of two bowls whose minima (dots) differ (left) or coincide (right). Where they coincide both find the star. What breaks it: samples that disagree, left.", "name": "fig-polyak-steps-bowls"}, "image": {"alt": "Two contour plots. Left: a blue path ends at a star, a dashed grey path ends at a square away from it, two dots mark the minima of the single bowls. Right: both paths end at the star, on the common minimum."}}
+fig, axes = figures.subplots(1, 2, size=(8.6, 4.0), sharey=True)
+grid = torch.linspace(-1.5, 2.0, 101, **like)
+plane = torch.stack(torch.meshgrid(grid, grid, indexing="xy"), -1)
+for ax, agree in zip(axes, (False, True), strict=True):
+    pair = bowls(agree)
+    height = pair.oracle(plane.reshape(-1, 2))[0].reshape(101, 101)
+    ax.contour(
+        grid, grid, height - height.min(), levels=[0.05, 0.2, 0.5, 1, 2, 4], colors="0.75", linewidths=0.8
+    )
+    ax.plot(*wandered["DecSPS", agree].T, marker="", lw=1, label="DecSPS")
+    figures.line_control(ax, *wandered["SPS", agree].T, label="SPS", role="decreasing")
+    ax.plot(*pair.centers.T, "o", color="black", ls="", **every)
+    ax.plot(*pair.minimizer(), "*", color="#D55E00", markersize=16, ls="", **every)
+    if not agree:
+        ax.plot(*address, "s", color="#550000", markersize=9, ls="", **every)
+    ax.set(
+        xlabel="$[\\theta]_1$",
+        title="minima coincide" if agree else "minima differ",
+        xlim=(-1.5, 2),
+        ylim=(-1, 2),
+    )
+axes[0].set_ylabel("$[\\theta]_2$")
+axes[1].legend(loc="upper left", fontsize=8)
+plt.show()
+
+# %% [markdown]
+# Two bounds were fixed before the run. DecSPS's late average must lie within $0.1$ of the minimizer, a twentieth of the
+# distance between the two minima; SPS's must lie within the same distance of its computed address, which is more than
+# three times as far from the minimizer.
+
+# %% tags=["hide-input"]
+both = torch.cat([off("DecSPS", False), off("DecSPS", True)])
+ledger.check(
+    "thesis:fig-32",
+    "DecSPS settles at the minimizer whether or not the two bowls share it",
+    measured=both,
+    criterion=confident("distance of the late average from θ⋆", at_most=0.1),
+    control=control("decreasing SPS, minima differ", off("SPS", False)),
+    expected="reproduced",
+    claim="experiment",
+    needs="book",
+)
+ledger.check(
+    "thesis:beyond-polyak-bias-address",
+    "Decreasing SPS settles where the mean Polyak step vanishes, a point known before the run",
+    measured=(settled["SPS", False] - address).norm(dim=-1),
+    criterion=confident("distance of the late average from θ°", at_most=0.1),
+    control=control(
+        "half way between the minima", (settled["SPS", False] - bowls(False).centers.mean(0)).norm(dim=-1)
+    ),
+    expected="reproduced",
+    claim="experiment",
+    needs="book",
+    show="card",
+)
+
+# %% [markdown]
+# ## DecSPS: keep the smallest quotient
+#
+# The bias comes from a step that is large exactly when the batch is flat. {cite:t}`orvieto2022dynamics` take that freedom away:
+# the step may fall, never rise. With a non-decreasing $c_k>0$, $c_{-1}=c_0$, $\eta_{-1}=\eta_{\max}$, and any lower
+# bounds $m_S\le\mathcal L_S^\star$,
+#
+# $$
+# \begin{aligned}
+# \eta_k&=\frac1{c_k}\min\Bigl\{\frac{\mathcal L_{S_k}(\theta_k)-m_{S_k}}{\lVert g_k\rVert^2},\,c_{k-1}\eta_{k-1}\Bigr\}\\
+# &=\frac1{c_k}\min\Bigl\{\min_{j\le k}q_j,\,c_0\eta_{\max}\Bigr\},\\
+# q_j&=\frac{\mathcal L_{S_j}(\theta_j)-m_{S_j}}{\lVert g_j\rVert^2}.
+# \end{aligned}
+# $$ (eq-polyak-steps-decsps)
+#
+# The second line, by unrolling the first, is the one to remember: $c_k\eta_k$ is a *running minimum*. It also
+# shows that the first problem is gone: zero is a lower bound for most losses. The price of not interpolating becomes
+# $\hat\Delta_b=\mathcal L^\star-\mathbb E\,m_S\ge\Delta_b$.
+#
+# :::{prf:lemma} The step decreases between two known curves
+# :label: thesis-lemma-4-2-1
+# Let every $\ell_i$ be $L_i$-smooth, $L=\max L_i$, and $c_k$ positive and non-decreasing. Then
+# $\eta_k\le\eta_{k-1}$ and
+#
+# $$\min\Bigl\{\frac1{2L},c_0\eta_{\max}\Bigr\}\le c_k\eta_k\le c_0\eta_{\max} .$$
+# :::
+#
+# :::{dropdown} Proof
+# 1. $c_k\eta_k\le c_{k-1}\eta_{k-1}\le\dots\le c_0\eta_{\max}$, and $\eta_k\le(c_{k-1}/c_k)\,\eta_{k-1}\le\eta_{k-1}$.
+# 2. As $m_S\le\mathcal L_S^\star$ and $\mathcal L_S$ is $L$-smooth, every quotient is at least $1/2L$ by
+#    {eq}`eq-polyak-steps-sandwich`. So is their minimum, unless the cap is smaller. $\square$
+# :::
+#
+# The check lets the batch size, the cap and three divisors vary; what breaks it is SPS with the same divisors.
+
+
+# %%
+def record_all(problem, rule, rows, start):  # every iterate, step size and squared gradient norm
+    steps = len(rows)
+    found = ensembles.iterate(
+        rule, batches(problem, rows), start, steps, range(steps + 1), watch=lambda state: state.step_size
+    )
+    return found.values, found.watched[1:]
+
+
+growths = {"constant": lambda k: 1.0, "root": root_growth, "faster": lambda k: (k + 1.0) ** 0.8}
+
+# %% tags=["hide-input"]
+walk_steps, walks = run.pick(smoke=60, book=400, paper=1000), 12
+walk_caps = torch.tensor([0.02, 0.5, 10.0, 1000.0], **like)
+walk_rows = {
+    b: torch.randint(8, (walk_steps, walks, b), generator=run.generator(f"walk {b}")) for b in (1, 3)
+}
+walk_start = torch.full((walks, len(walk_caps), 3), 2.0, **like)
+walked = {
+    (name, b): record_all(wide, optimizers.DecSPSRule(walk_caps[:, None], growth=c), walk_rows[b], walk_start)
+    for name, c in growths.items()
+    for b in (1, 3)
+}
+plain_walk = record_all(wide, optimizers.SPSRule(walk_caps[:, None], c=root_growth), walk_rows[1], walk_start)
+
+# %% tags=["hide-input"]
+L_wide = wide.smoothness.max()
+
+
+def lemma_slack(steps_taken, growth):  # the three inequalities, relative to the cap
+    c = torch.tensor([growth(k) for k in range(walk_steps)], **like)[:, None, None]
+    product = c * steps_taken / walk_caps
+    floor = torch.minimum(1 / (2 * L_wide), walk_caps) / walk_caps
+    fall = -steps_taken.diff(dim=0) / walk_caps
+    return torch.cat([(product - floor).flatten(), (1 - product).flatten(), fall.flatten()])
+
+
+ledger.check(
+    "thesis:lemma-4.2.1",
+    "Every DecSPS step lies between the two curves and below the step before it",
+    measured=torch.cat([lemma_slack(taken, growths[name]) for (name, _), (_, taken) in walked.items()]),
+    criterion=inequality("c_kη_k − min{1/2L, c₀η_max}, c₀η_max − c_kη_k, η_{k−1} − η_k, over η_max"),
+    control=control("SPS with the same divisor, worst", lemma_slack(plain_walk[1], root_growth).min()),
+    expected="holds",
+    show="card",
+)
+
+# %% [markdown]
+# :::{prf:theorem} DecSPS converges to the minimizer
+# :label: thesis-thm-4-2-1
+# Let every $\ell_i$ be convex and $L_i$-smooth, $c_k\ge1$ non-decreasing. Put
+# $\tilde L=\max\{L,\frac1{2c_0\eta_{\max}}\}$ and $D=\max_{k<K}\lVert\theta_k-\theta^\star\rVert$. Then
+#
+# $$
+# \begin{aligned}
+# \mathbb E[\mathcal L(\bar\theta_K)-\mathcal L^\star]\le\ &\frac{2c_{K-1}\tilde L\,\mathbb E D^2}K\\
+# &+\frac1K\sum_{k<K}\frac{\hat\Delta_b}{c_k}.
+# \end{aligned}
+# $$
+#
+# :::
+#
+# :::{prf:corollary} The rate
+# :label: thesis-cor-4-2-1
+# With $c_k=\sqrt{k+1}$ the right side is at most $(2\tilde L\,\mathbb ED^2+2\hat\Delta_b)/\sqrt K$.
+# :::
+#
+# *Why one should expect it.* The floor of SPS was $\hat\Delta_b$ times a quotient of two step sizes. Here the step is divided
+# out first, and what is left of the floor is $\hat\Delta_b/c_k$, which vanishes. No constant of the problem enters the
+# method.
+#
+# *The key step.* Divide the expansion of the distance by $\eta_k$ **before** summing. The telescope then has the
+# coefficients $1/\eta_{k+1}-1/\eta_k$, and these are not negative because the step never rises. For SPS they may be, and the
+# proof stops here.
+#
+# :::{dropdown} Proof
+# 1. *Fundamental inequality.* By {eq}`eq-polyak-steps-decsps`, $\eta_k\lVert g_k\rVert^2\le\frac1{c_k}(\mathcal L_{S_k}(\theta_k)-m_{S_k})$.
+# 2. *Expansion and convexity.* With $u_k=\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)$ and
+#    $\hat\delta_k=\mathcal L_{S_k}(\theta^\star)-m_{S_k}\ge0$,
+#    $\lVert\theta_{k+1}-\theta^\star\rVert^2\le\lVert\theta_k-\theta^\star\rVert^2-2\eta_ku_k+\frac{\eta_k}{c_k}(u_k+\hat\delta_k)$.
+# 3. *Divide by $\eta_k$.*
+#    $(2-\frac1{c_k})u_k\le\frac{\lVert\theta_k-\theta^\star\rVert^2-\lVert\theta_{k+1}-\theta^\star\rVert^2}{\eta_k}+\frac{\hat\delta_k}{c_k}$.
+#    (It is tempting to replace the left side by $u_k$ at once, as $2-\frac1{c_k}\ge1$. But $u_k$ may be negative for a single batch;
+#    in expectation it is not, and step 6 does it there.)
+# 4. *Telescope.* Summing by parts, as $1/\eta_{k+1}\ge1/\eta_k$, the distances contribute at most
+#    $D^2\bigl[\frac1{\eta_0}+\sum_{k=0}^{K-2}(\frac1{\eta_{k+1}}-\frac1{\eta_k})\bigr]=\frac{D^2}{\eta_{K-1}}$.
+# 5. *Lower bound on the step.* By {prf:ref}`thesis-lemma-4-2-1`, $1/\eta_{K-1}\le2c_{K-1}\tilde L$.
+# 6. *Expectation.* $\mathbb E[u_k\mid\theta_k]=\mathcal L(\theta_k)-\mathcal L^\star\ge0$ and $2-\frac1{c_k}\ge1$, so
+#    $\mathbb E[(2-\frac1{c_k})u_k]\ge\mathbb E[\mathcal L(\theta_k)-\mathcal L^\star]$, and $\mathbb E\hat\delta_k=\hat\Delta_b$. Divide
+#    by $K$ and use convexity for the mean iterate.
+# 7. *Corollary.* $c_{K-1}=\sqrt K$ and $\sum_{k<K}\frac1{\sqrt{k+1}}\le2\sqrt K$. $\square$
+# :::
+#
+# The distance $D$ is random, hence its expectation on the right. If the problem is interpolated and $m_S=\mathcal L_S^\star$,
+# constant $c_k=1$ gives the rate $1/K$. The exact expectation over all sequences of draws again; what breaks it is a
+# divisor below one.
+
+# %% tags=["hide-input"]
+thm_caps = torch.tensor([0.05, 1.0, 10.0], **like)
+thm_starts = torch.stack([best, best + 1, best - torch.tensor([2.0, 0.0], **like)])
+lowered = best_batch - torch.tensor([0.0, 0.5, 1.0], **like)  # bounds m_i below the minima
+
+
+def theorem_slack(scale, growth, lower):
+    rule = optimizers.DecSPSRule(
+        thm_caps[:, None],
+        c0=scale,
+        growth=growth,
+        lower_bound=lambda k: lower[sequences[:, k, 0]][:, None, None],
+    )
+    iterates, means = every_sequence(three, rule, thm_starts)
+    D = (iterates[:-1] - best).square().sum(-1).cummax(0).values.mean(1)  # mean of D^2, (K, grid)
+    c = scale * torch.tensor([growth(k) for k in range(length)], **like)[:, None]
+    tilde = torch.maximum(L_three, 1 / (2 * scale * growth(0) * thm_caps))
+    price_hat = three.oracle(best[None])[0] - lower.mean()
+    gap = three.oracle(means[1:])[0].mean(1) - three.oracle(best[None])[0]
+    return (2 * c * tilde * D + price_hat * (1 / c).cumsum(0)) / step_number - gap
+
+
+ledger.check(
+    "thesis:thm-4.2.1",
+    "The exact expectation over all sequences obeys the bound, for three divisors and two lower bounds",
+    measured=torch.stack(
+        [theorem_slack(1.0, growth, lower) for growth in growths.values() for lower in (best_batch, lowered)]
+    ),
+    criterion=inequality("bound − 𝔼[L(θ̄_K) − L⋆]", size=10.0),
+    control=control(
+        "the constant divisor 1/100, cap 10, last step",
+        theorem_slack(0.01, growths["constant"], best_batch)[-1, 2],
+    ),
+    expected="holds",
+    show="card",
+)
+
+# %% [markdown]
+# Now a long run where the corollary matters: two parabolas of curvature ratio five. The bound falls like
+# $1/\sqrt K$, and SPS, which stays at its wrong point, must cross it.
+
+# %% tags=["hide-input"]
+long_steps, long_runs = (
+    run.pick(smoke=4000, book=10_000, paper=100_000),
+    run.pick(smoke=10, book=100, paper=400),
+)
+long_draws = torch.randint(2, (long_steps, long_runs), generator=run.generator("long"))
+five = torch.tensor([5.0], **like)
+theta_star, L_five, mu_five = 2 / 3, 5.0, 1.0
+long_rules = {"DecSPS": optimizers.DecSPSRule(cap=0.1), "SPS": optimizers.SPSRule(cap=0.1, c=root_growth)}
+marks = ensembles.log_spaced(long_steps, per_decade=10)[1:]
+gaps, reached = {}, {}
+for name, rule in long_rules.items():
+    found = ensembles.iterate(
+        optimizers.Averaged(rule),
+        tug(five, long_draws),
+        torch.full((long_runs, 1, 1), theta_star + 1, **like),
+        long_steps,
+        record=marks,
+        watch=lambda state: state.mean,
+    )
+    gaps[name] = 3 / 2 * (found.watched[:, :, 0, 0] - theta_star) ** 2  # the mean curvature is 3
+    reached[name] = (found.values[:, :, 0, 0] - theta_star).square()
+loss_at_star = torch.tensor([5 / 2 * (1 / 3) ** 2, 1 / 2 * (5 / 3) ** 2], **like)
+price_mean, price_max = loss_at_star.mean(), loss_at_star.max()
+# no iterate leaves the interval from -1 to the start, so D is at most its distance 5/3
+rate_bound = (2 * L_five * (5 / 3) ** 2 + 2 * price_mean) / torch.tensor(marks, **like).sqrt()
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**DecSPS stays below its bound and falls faster; SPS crosses it.** Gap of the mean iterate for two parabolas of curvature ratio 5, mean over seeds with 95 % band. Black: the bound of the corollary. What breaks it: SPS with the same divisor and cap (dashed) keeps the gap of its wrong point.", "name": "fig-polyak-steps-rate"}, "image": {"alt": "Log-log plot of gap against the number of steps. A blue curve with a band falls steadily below a black line; a dashed line turns flat and crosses the black line from below."}}
+fig, ax = figures.subplots()
+figures.band(ax, marks, gaps["DecSPS"].T, label="DecSPS", geometric=False)
+ax.plot(marks, rate_bound, color="black", marker="", label="bound, $\\propto1/\\sqrt{K}$")
+figures.line_control(ax, marks, gaps["SPS"].mean(1), label="SPS, decreasing")
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="steps $K$",
+    ylabel="$\\mathcal{L}(\\bar{\\theta}_K)-\\mathcal{L}^\\star$",
+)
+ax.legend()
+plt.show()
+
+# %% tags=["hide-input"]
+late_slope = statistics.log_log_slope(marks[len(marks) // 2 :], gaps["DecSPS"].mean(1)[len(marks) // 2 :])
+assert late_slope.estimate < -0.6 or run.scale == "smoke"
+figures.numbers(
+    run,
+    "fig-polyak-steps-rate",
+    {"steps": marks, "decsps": gaps["DecSPS"].mean(1), "sps": gaps["SPS"].mean(1), "bound": rate_bound},
+)
+ledger.check(
+    "thesis:cor-4.2.1",
+    "After the long run the gap is below the bound of order 1/√K",
+    measured=gaps["DecSPS"][-1] / rate_bound[-1],
+    criterion=confident("(L(θ̄_K) − L⋆)/bound", at_most=1.0),
+    control=control("SPS with the same divisor and cap", gaps["SPS"][-1] / rate_bound[-1]),
+    expected="holds",
+    needs="book",
+)
+
+
+# %% tags=["hide-input"]
+def increments(steps_taken):  # coefficients of the telescope, relative to the last
+    return (1 / steps_taken).diff(dim=0) * steps_taken[-1]
+
+
+ledger.check(
+    "thesis:remark-d.1.2",
+    "The coefficients of the telescope are not negative for DecSPS",
+    measured=torch.stack([increments(taken).min() for _, taken in walked.values()]),
+    criterion=inequality("1/η_{k+1} − 1/η_k, over 1/η_K"),
+    control=control("SPS with a decreasing factor, worst", increments(plain_walk[1]).min()),
+    expected="holds",
+)
+between = torch.tensor([0.05, 0.15, 0.3], **like)[:, None]  # between SPS's point 0 and the minimizer 1/3
+divisor = torch.tensor([1.0, 10.0, 100.0, 1000.0], **like)
+slopes = torch.stack([2 * (between - 1), between + 1])  # of the two parabolas, curvature ratio 2
+heights = torch.stack([(between - 1) ** 2, (between + 1) ** 2 / 2])
+
+
+def inner_product(eta):  # c times the mean of eta <g, theta - theta*>, over its predicted value
+    return (divisor * eta * slopes * (between - 1 / 3)).mean(0) / (between * (between - 1 / 3) / 2) - 1
+
+
+ledger.check(
+    "thesis:remark-d.1.1",
+    "Between the two points the mean SPS step moves away from the minimizer, in proportion to 1/c",
+    measured=inner_product(heights / slopes**2 / divisor),
+    criterion=identity("c 𝔼⟨ηg, θ − θ⋆⟩/[½θ(θ − θ⋆)] − 1, negative product", size=10.0),
+    control=control("a step that does not look at the draw", inner_product(1 / (4 * divisor))),
+    expected="holds",
+)
+paths_by_cap = walked["root", 1][0]
+
+
+def same_path(index):
+    return (paths_by_cap[:, :, index] - paths_by_cap[:, :, 3]).abs().amax((0, -1))
+
+
+ledger.check(
+    "thesis:remark-d.1.3",
+    "A cap above the first quotient has no influence on the path",
+    measured=same_path(2),
+    criterion=identity("‖θ_k(cap 10) − θ_k(cap 1000)‖", size=10.0),
+    control=control("a cap of 0.02", same_path(0).min()),
+    expected="holds",
+)
+
+# %% [markdown]
+# Three remarks of the source explain the design; each has a row above. **The error of a Polyak step is of first order in the
+# step**: it comes from the inner product $\eta_k\langle g_k,\theta_k-\theta^\star\rangle$, because $\eta_k$ and $g_k$ know the same
+# batch, and not from $\eta_k^2\lVert g_k\rVert^2$. So the usual conditions $\sum\eta_k=\infty$, $\sum\eta_k^2<\infty$
+# do not help. **The telescope needs a step that never rises.** **The floor does not contain the cap**, in contrast to
+# {prf:ref}`thesis-thm-4-1-1`, at the price of $D^2$ in the first term.
+#
+# :::{prf:remark} Bounded iterates are the usual assumption
+# :label: thesis-remark-4-2-1
+# The theorem is empty if $\mathbb ED^2$ is not bounded. Results for AdaGrad and its relatives assume the same, or bounded
+# gradients {cite}`duchi2011adaptive,ward2019adagrad`. One can enforce it, by projecting every iterate onto a large ball. The next section
+# proves it where every loss is strongly convex.
+# :::
+#
+# **The dimension appears nowhere**, again in contrast to bounds for coordinate-wise AdaGrad: the step is bounded below by
+# $1/2c_kL$. The row below rotates a problem with three parameters into 300, and the losses along the run stay the same to
+# rounding; coordinate-wise AdaGrad sees another problem.
+
+# %% tags=["hide-input"]
+lift = torch.linalg.qr(torch.randn(300, 3, generator=run.generator("lift"), dtype=run.dtype)).Q
+
+
+def losses_along(rule, lifted):  # loss at every step, small problem or the same one inside 300 dimensions
+    carry = (lambda theta: theta @ lift) if lifted else (lambda theta: theta)
+    back = (lambda gradient: gradient @ lift.T) if lifted else (lambda gradient: gradient)
+
+    def oracle(theta, k):
+        loss, gradient = wide.oracle(carry(theta), walk_rows[1][k])
+        return loss, back(gradient)
+
+    begin = torch.full((walks, 1, 3), 2.0, **like)
+    begin = begin @ lift.T if lifted else begin
+
+    def observe(theta):
+        return wide.oracle(carry(theta))[0]
+
+    return ensembles.iterate(rule, oracle, begin, walk_steps, range(0, walk_steps, 10), observe).values
+
+
+def lifting(rule):
+    small = losses_along(rule, False)
+    return ((losses_along(rule, True) - small) / small).abs().amax((0, 2))
+
+
+ledger.check(
+    "thesis:remark-4.2.2",
+    "DecSPS takes the same losses in 300 dimensions as in the three that matter",
+    measured=lifting(optimizers.DecSPSRule()),
+    criterion=identity("|L(lifted run) − L(run)|/L(run)", size=100.0),
+    control=control("coordinate-wise AdaGrad", lifting(optimizers.AdaGrad(0.5))),
+    expected="holds",
+)
+
+# %% [markdown]
+# ## Why the iterates stay bounded
+#
+# :::{prf:proposition} The iterates of DecSPS stay in a ball
+# :label: thesis-prop-4-2-1
+# Let every $\ell_i$ be $\mu_i$-strongly convex and $L_i$-smooth, $\mu=\min\mu_i$, $L=\max L_i$, $c_k=\sqrt{k+1}$, and
+# $\hat\Delta_{\max}=\max_S[\mathcal L_S(\theta^\star)-m_S]$. For every sequence of batches and all $k$,
+#
+# $$
+# \begin{aligned}
+# \lVert\theta_k-\theta^\star\rVert^2&\le D_{\max}^2,\\
+# D_{\max}^2&=\max\bigl\{\lVert\theta_0-\theta^\star\rVert^2,B\bigr\},\\
+# B&=\frac{2\eta_{\max}\hat\Delta_{\max}}{\min\{\mu/2L,\,\mu\eta_{\max}\}}.
+# \end{aligned}
+# $$
+# :::
+#
+# *Why one should expect it.* Strong convexity pulls with $\mu\eta_k$ times the squared distance; a batch that disagrees pushes with at most
+# $2\eta_k\hat\Delta_{\max}$. Both shrink like $1/\sqrt{k+1}$, so their balance does not move.
+#
+# *The key step.* The distance obeys a linear recursion with coefficients $1-a/\sqrt{k+1}$ and $b/\sqrt{k+1}$. Such a
+# sequence never leaves the larger of its start and $b/a$.
+#
+# :::{prf:lemma} A recursion that does not grow
+# :label: thesis-lemma-d-1-1
+# Let $z_{k+1}=(1-\frac a{\sqrt{k+1}})z_k+\frac b{\sqrt{k+1}}$ with $z_0>0$, $0<a\le1$ and $b>0$. Then
+# $z_k\le\max\{z_0,b/a\}$ for all $k$.
+# :::
+#
+# :::{dropdown} Proof of lemma and proposition
+# 1. *Lemma.* As $0\le a/\sqrt{k+1}\le1$, $z_{k+1}$ is a weighted mean of $z_k$ and $b/a$ with weights that are not negative.
+#    So it is at most the larger of the two; induct. (The same with $\le$ in the recursion.)
+# 2. *One step.* Expansion and the fundamental inequality as in the proof of {prf:ref}`thesis-thm-4-2-1`, and strong
+#    convexity of $\mathcal L_{S_k}$ at $\theta_k$, give with $h_k=\mathcal L_{S_k}(\theta_k)-m_{S_k}\ge0$
+#    $$\lVert\theta_{k+1}-\theta^\star\rVert^2\le(1-\mu\eta_k)\lVert\theta_k-\theta^\star\rVert^2-\bigl(2-\tfrac1{c_k}\bigr)\eta_kh_k+2\eta_k\hat\delta_k .$$
+# 3. *Drop the middle term*, which is not positive as $c_k\ge1$, and use $\hat\delta_k\le\hat\Delta_{\max}$.
+# 4. *Both sides of the step.* $c_0=1$, so by {prf:ref}`thesis-lemma-4-2-1`
+#    $\min\{\frac1{2L},\eta_{\max}\}\le\sqrt{k+1}\,\eta_k\le\eta_{\max}$. With $a=\min\{\frac\mu{2L},\mu\eta_{\max}\}$ and
+#    $b=2\eta_{\max}\hat\Delta_{\max}$ the squared distance obeys the lemma's recursion with $\le$, and
+#    $a\le\frac12$ because $\mu\le L$. $\square$
+# :::
+#
+# The proposition speaks of *every* sequence, so the check lets an adversary choose: at each step it takes the sample that
+# leads farthest away. For round parabolas of one curvature and the cap $1/2L$ the bound even is attained in the limit: the
+# adversary draws the farthest minimum for ever.
+
+
+# %%
+def adversary(problem, cap, theta, steps):  # largest squared distance that a greedy adversary reaches
+    star, everyone = problem.minimizer(), torch.arange(len(problem.centers))[:, None]
+    far, smallest = (theta - star).square().sum(), cap
+    for k in range(steps):
+        loss, gradient = problem.oracle(theta.expand(len(everyone), 1, -1), everyone)
+        low = torch.minimum(loss[:, 0] / gradient[:, 0].square().sum(-1), smallest)
+        options = theta - low[:, None] / root_growth(k) * gradient[:, 0]
+        chosen = (options - star).square().sum(-1).argmax()
+        theta, smallest = options[chosen], low[chosen]
+        far = torch.maximum(far, (theta - star).square().sum())
+    return far
+
+
+def guaranteed(problem, cap, theta, price="max"):
+    star, everyone = problem.minimizer(), torch.arange(len(problem.centers))[:, None]
+    at_star = problem.oracle(star.expand(len(everyone), 1, -1), everyone)[0][:, 0]  # lower bound zero
+    worst = at_star.max() if price == "max" else at_star.mean()
+    mu, L = problem.strong_convexity.min(), problem.smoothness.max()
+    balance = 2 * cap * worst / torch.minimum(mu / (2 * L), mu * cap)
+    return torch.maximum((theta - star).square().sum(), balance)
+
+
+# %% tags=["hide-input"]
+round_ones = QuadraticSum(
+    torch.eye(2, **like).expand(4, 2, 2), torch.tensor([[3, 0], [-1, 1], [-1, -1], [0, 0]], **like)
+)
+cases = [
+    (random_quadratics(f"adversary {i}", 4, 2), torch.tensor(cap, **like))
+    for i in range(run.pick(smoke=1, book=4, paper=10))
+    for cap in (0.1, 1.0, 10.0)
+]
+greedy_steps = run.pick(smoke=50, book=400, paper=4000)
+realized = torch.stack([adversary(q, cap, q.minimizer() + 0.5, greedy_steps) for q, cap in cases])
+allowed = torch.stack([guaranteed(q, cap, q.minimizer() + 0.5) for q, cap in cases])
+half, near_star = torch.tensor(0.5, **like), round_ones.minimizer() + 0.1
+tight = adversary(round_ones, half, near_star, greedy_steps)
+ledger.check(
+    "thesis:prop-4.2.1",
+    "No adversary leaves the guaranteed ball",
+    measured=torch.cat([1 - realized / allowed, (1 - tight / guaranteed(round_ones, half, near_star))[None]]),
+    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/D²_max"),
+    control=control(
+        "the mean price in place of the maximum, round parabolas",
+        1 - tight / guaranteed(round_ones, half, near_star, price="mean"),
+    ),
+    expected="holds",
+    show="card",
+)
+a_values = torch.tensor([0.05, 0.3, 0.7, 1.0], **like)
+
+
+def recursion(a, b, z, steps=200):  # all z_k, (steps + 1, *shape)
+    path = [z]
+    for k in range(steps):
+        path.append((1 - a / root_growth(k)) * path[-1] + b / root_growth(k))
+    return torch.stack(path)
+
+
+sequence = recursion(a_values, 0.3, torch.tensor([0.2, 1.0, 4.0], **like)[:, None].expand(3, 4))
+ceiling = torch.maximum(sequence[0], 0.3 / a_values)
+too_fast = recursion(torch.tensor([2.5, 3.0], **like), 0.1, torch.ones(2, **like))
+a_random, b_random, z_random = (
+    torch.rand(3, 300, generator=run.generator("recursion"), dtype=run.dtype) + 1e-3
+)
+a_random = a_random.clamp(max=1.0)
+top_of_all = torch.maximum(z_random, b_random / a_random)
+ledger.check(
+    "thesis:lemma-d.1.1",
+    "The recursion never exceeds the larger of its start and b/a",
+    measured=1 - recursion(a_random, b_random, z_random).amax(0) / top_of_all,
+    criterion=inequality("1 − max z_k/max{z₀, b/a}", size=10.0),
+    control=control("a > 1", 1 - too_fast.amax(0)),
+    expected="holds",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Guaranteed and realized.** Top: the sequences of the lemma (solid) never pass the larger of start and $b/a$ (dotted); what breaks it: $a=3$ (dashed) overshoots. Bottom: squared distance that a greedy adversary reaches, over the guaranteed one, for random problems; the last bar is the case where the bound is attained in the limit.", "name": "fig-polyak-steps-bounded"}, "image": {"alt": "Top: curves against the step number that fall or rise towards dotted horizontal lines, and a dashed curve that swings above its start. Bottom: bars on a log scale, all below one, the last one reaching one."}}
+fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 6.0))
+for start_index, a_index in ((0, 0), (2, 1), (1, 3)):
+    (line,) = top.plot(
+        range(201), sequence[:, start_index, a_index], marker="", label=f"$a={a_values[a_index]:g}$"
+    )
+    top.axhline(ceiling[start_index, a_index], color=line.get_color(), ls=":")
+figures.line_control(top, range(201), too_fast[:, 1], label="$a=3$")
+top.set(xlabel="step $k$", ylabel="$z_k$", xscale="symlog", xlim=(0, 200))
+top.legend(fontsize=8, ncol=2)
+shares = torch.cat([realized / allowed, (tight / guaranteed(round_ones, half, near_star))[None]])
+bottom.bar(range(1, len(shares) + 1), shares, color=["#0072B2"] * len(realized) + ["#D55E00"])
+bottom.axhline(1, color="black", ls=":")
+bottom.set(yscale="log", xlabel="problem and cap", ylabel="realized / $D_{\\max}^2$")
+plt.show()
+
+# %% [markdown]
+# With $D\le D_{\max}$ the corollary needs no further assumption.
+#
+# :::{prf:theorem} DecSPS without bounded iterates
+# :label: thesis-thm-4-2-2
+# Under the assumptions of {prf:ref}`thesis-prop-4-2-1`,
+# $\mathbb E[\mathcal L(\bar\theta_K)-\mathcal L^\star]\le(2\tilde LD_{\max}^2+2\hat\Delta_b)/\sqrt K$.
+# :::
+#
+# :::{prf:remark} Slower than strong convexity allows
+# :label: thesis-remark-4-2-3
+# For strongly convex losses the optimal rate is $1/K$. It is reached by steps that use $\mu$; for adaptive methods that
+# know neither $\mu$ nor $L$ and assume no bounded domain, the source leaves it open. The measured gap in
+# {numref}`fig-polyak-steps-rate` falls faster than the bound.
+# :::
+#
+# **Plain stochastic descent has to be tuned first.** With $\eta_k=\eta/\sqrt{k+1}$ and $\eta$ ten times too large, the first
+# hundreds of steps multiply the distance until it overflows. DecSPS with an absurd cap stays in its ball. All its caps below are
+# tried on the parabolas of ratio five, and every record must lie inside.
+
+# %% tags=["hide-input"]
+wild_caps = torch.tensor([0.1, 1.0, 10.0, 1e4], **like)
+wild_draws = long_draws[: run.pick(smoke=200, book=1000, paper=1000), :20]
+balance = (
+    2
+    * wild_caps
+    * price_max
+    / torch.minimum(torch.tensor(mu_five / (2 * L_five), **like), mu_five * wild_caps)
+)
+ball = torch.maximum(torch.tensor(1.0, **like), balance)
+
+
+def farthest(rule, count):  # largest squared distance over the run, (runs, grid)
+    begin = torch.full((wild_draws.shape[1], count, 1), theta_star + 1, **like)
+    path = ensembles.iterate(
+        rule, tug(five.expand(count), wild_draws), begin, len(wild_draws), range(len(wild_draws) + 1)
+    ).values[..., 0]
+    return (path - theta_star).square().amax(0)
+
+
+five_slope = (
+    2
+    * L_five
+    * guaranteed(  # D_max for cap 0.1: attained at ratio five
+        QuadraticSum(torch.tensor([[[5.0]], [[1.0]]], **like), centers[:, None]),
+        torch.tensor(0.1, **like),
+        torch.tensor([theta_star + 1], **like),
+    )
+    + 2 * price_mean
+) / math.sqrt(long_steps)
+ledger.check(
+    "thesis:thm-4.2.2",
+    "After the long run the gap is below the bound with the guaranteed distance",
+    measured=gaps["DecSPS"][-1] / five_slope,
+    criterion=confident("(L(θ̄_K) − L⋆)/bound with D_max", at_most=1.0),
+    control=control("SPS with the same divisor and cap", gaps["SPS"][-1] / five_slope),
+    expected="holds",
+    needs="book",
+)
+ledger.check(
+    "thesis:remark-4.2.4",
+    "DecSPS stays in its ball for every cap",
+    measured=1 - farthest(optimizers.DecSPSRule(wild_caps[:, None]), 4) / ball,
+    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/D²_max"),
+    control=control(
+        "stochastic gradient descent with η = 10 and the ball of that cap",
+        1 - farthest(optimizers.GradientDescent(lambda k: 10.0 / root_growth(k)), 1) / ball[2],
+    ),
+    expected="holds",
+)
+
+# %% [markdown]
+# ## Against tuned rivals
+#
+# The source compares on logistic regression with a ridge: the sets a1a (ridge $0.01$) and breast cancer (ridge $0.1$)
+# of LIBSVM. DecSPS uses $c_0=1$, $\eta_{\max}=10$, $c_k=\sqrt{k+1}$ and the lower bound zero, untuned. Each rival gets the best of
+# **nine** step sizes, half a decade apart, chosen by its mean gap at the end: plain stochastic descent with $\eta/\sqrt{k+1}$ (SGD);
+# AdaGrad-Norm {cite}`ward2019adagrad`, one step size $\eta/b_k$ with $b_k^2=0.1^2+\sum_{j\le k}\lVert g_j\rVert^2$; Adam
+# {cite}`kingma2015adam` with constant $\eta$; AMSGrad {cite}`reddi2018convergence` with $\eta/\sqrt{k+1}$; both with
+# $\beta_1=0$ as in the source.
+#
+# Batch size, number of steps, grids and start are not given there. We took batches of 20, 3,000 steps, the mean over ten late
+# records as the end, and, because it turned out to decide the ranking, *two* starts: zero, and a standard normal vector, called
+# *far*. The verdicts below are taken from zero, the usual start for a convex loss. **We chose it after we had seen both**, so the
+# far start is shown beside it: taken from there, the two comparisons on breast cancer would reproduce and the two on a1a would not.
+#
+# :::{admonition} Predict first
+# :class: tip
+# On breast cancer, from zero: how often does the running minimum of DecSPS change in 3,000 steps?
+# :::
+#
+# :::{dropdown} Answer
+# Never, in any of the twenty runs on the true file (a row below). At zero every loss is $\ln2$ and every gradient is large, and the first quotient
+# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient. It has
+# adapted once.
+# :::
+#
+# First on the sets that ship with the library, computed live: the Wisconsin breast cancer data with 30 inputs, and for a1a
+# the digits, those above 4 against the others.
+
+# %% tags=["hide-input"]
+rival_seeds = run.seeds(smoke=3, book=5, paper=20)
+rival_steps = run.pick(smoke=200, book=3000, paper=3000)
+live = {
+    name: comparison.compare(comparison.shipped(name), rival_seeds, rival_steps)
+    for name in ("digits", "breast-cancer")
+}
+true_files = {
+    (name, start): results.load("adaptivity/polyak_steps", f"{name}-{start}").arrays
+    for name in ("a1a", "breast-cancer")
+    for start in ("zero", "far")
+}
+named = {
+    "decsps": "DecSPS",
+    "sgd": "SGD",
+    "adagrad_norm": "AdaGrad-Norm",
+    "adam": "Adam",
+    "amsgrad": "AMSGrad",
+}
+inks = dict(zip(named, ("#0072B2", "#4D4D4D", "#D55E00", "#009E73", "#CC79A7"), strict=True))
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The shipped sets: untuned DecSPS keeps up on one and not on the other.** Training loss above its minimum from zero, best of nine step sizes for every rival; geometric mean over five seeds with 95 % interval. The control for every method is SGD with the smallest step of its grid (dashed).", "name": "fig-polyak-steps-shipped"}, "image": {"alt": "Two stacked log-log panels of the gap against the step number with five curves and bands each. On digits DecSPS ends above the others; on breast cancer it ends among the lowest."}}
+
+
+def draw_gaps(ax, arrays):
+    for method, title in named.items():
+        gap = np.asarray(arrays[f"{method}_gap"])[1:]
+        figures.band(
+            ax, np.asarray(arrays["record"])[1:], gap.T, label=title, color=inks[method], geometric=True
+        )
+    ax.set(xscale="log", yscale="log")
+
+
+fig, axes = figures.subplots(2, 1, size=(6.0, 6.6))
+for ax, (name, arrays) in zip(axes, live.items(), strict=True):
+    draw_gaps(ax, arrays)
+    ends = np.asarray(arrays["sgd_final"]).mean(0)
+    figures.line_control(
+        ax, [rival_steps / 10, rival_steps], [ends[0], ends[0]], label="SGD, $\\eta=0.01$, end"
+    )
+    ax.set(title=name, ylabel="$\\mathcal{L}(\\theta_k)-\\mathcal{L}^\\star$")
+axes[1].set_xlabel("step $k$")
+axes[0].legend(fontsize=8, ncol=2)
+plt.show()
+
+# %% tags=["hide-input"]
+
+
+def log_shares(name):  # of the gaps at the end, one value a seed
+    arrays = live[name]
+    tuned = arrays["sgd_final"][:, arrays["sgd_best"]]
+    return (arrays["decsps_final"][:, 0] / tuned).log()
+
+
+if run.scale != "smoke":  # 200 steps are too few to tell the two sets apart
+    ledger.check(
+        "thesis:beyond-polyak-shipped",
+        "Digits, from zero: untuned DecSPS ends above the best of nine SGD steps",
+        measured=log_shares("digits"),
+        criterion=confident("ln(gap of DecSPS/gap of tuned SGD)", at_least=math.log(2), level=0.95),
+        control=control("breast cancer", log_shares("breast-cancer")),
+        expected="reproduced",
+        claim="experiment",
+        seeds=rival_seeds,
+        needs="book",
+    )
+
+# %% [markdown]
+# The true files cannot be shipped. They were run once by
+# `python -m learning_dynamics.step_size_comparison --files FOLDER`, the same code with 20 seeds; the curves are kept.
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The start decides the ranking.** The true LIBSVM files, 20 seeds, geometric mean with 95 % interval, kept results. From zero (left) untuned DecSPS ends close to the tuned rivals. From the far start (right) it is far behind on a1a, and ahead of AdaGrad-Norm, Adam and AMSGrad on breast cancer. What breaks it is a small ridge together with a far start.", "name": "fig-polyak-steps-true"}, "image": {"alt": "Four log-log panels. Left: five bunched curves on each set. Upper right: the blue DecSPS curve stays far above the others. Lower right: it lies with SGD below the other three."}}
+fig, axes = figures.subplots(2, 2, size=(8.6, 6.6), sharey="row", sharex=True)
+for (name, start), ax in zip(true_files, axes.flat, strict=True):
+    draw_gaps(ax, true_files[name, start])
+    ax.set_title(f"{name}, {start}")
+for ax in axes[:, 0]:
+    ax.set_ylabel("$\\mathcal{L}(\\theta_k)-\\mathcal{L}^\\star$")
+for ax in axes[1]:
+    ax.set_xlabel("step $k$")
+axes[0, 0].legend(fontsize=8)
+plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-polyak-steps-true",
+    {"step": true_files["a1a", "zero"]["record"]}
+    | {
+        f"{name.replace('-', '_')}_{start}_{method}": arrays[f"{method}_gap"].mean(1)
+        for (name, start), arrays in true_files.items()
+        for method in named
+    },
+)
+
+
+def end(name, start, method):  # gap at the end, one value a seed, at the rival's best step size
+    arrays = true_files[name, start]
+    return arrays[f"{method}_final"][:, int(arrays[f"{method}_best"])]
+
+
+def shares(name, start, method):
+    return end(name, start, "decsps") / end(name, start, method)
+
+
+def pair(name, start, method):
+    return {"DecSPS": end(name, start, "decsps"), f"tuned {named[method]}": end(name, start, method)}
+
+
+def worst_sgd(name, method):  # the largest step of SGD in the place of DecSPS
+    broken = true_files[name, "zero"]["sgd_final"][:, -1]
+    return pair(name, "zero", method) | {"DecSPS": broken}
+
+
+# %% tags=["hide-input"]
+twenty_seeds = list(range(20))
+ledger.check(
+    "thesis:fig-33",
+    "a1a, from zero: untuned DecSPS ends within twice the gap of the best of nine SGD steps",
+    measured=shares("a1a", "zero", "sgd"),
+    criterion=confident("gap of DecSPS/gap of tuned SGD", at_most=2.0),
+    control=control("the far start", shares("a1a", "far", "sgd")),
+    expected="partly",
+    claim="experiment",
+    seeds=twenty_seeds,
+    show="card",
+    reason="The mean of the ratio is below two, but its interval over twenty seeds reaches beyond; from the far "
+    "start DecSPS is more than ten times behind.",
+)
+for figure, name, method, verdict, why in (
+    (
+        34,
+        "breast-cancer",
+        "adagrad_norm",
+        "not reproduced",
+        "From zero DecSPS ends a little behind in the mean, and the interval of the difference contains zero. From the "
+        "far start DecSPS is ahead, as in the source; which start the source used is not known.",
+    ),
+    (
+        35,
+        "a1a",
+        "adam",
+        "partly",
+        "From zero DecSPS is ahead in the mean, with an interval that contains zero; from the far start Adam is ahead.",
+    ),
+    (
+        36,
+        "breast-cancer",
+        "amsgrad",
+        "not reproduced",
+        "From zero DecSPS ends a little behind in the mean, and the interval of the difference contains zero. From the "
+        "far start DecSPS is ahead, as in the source; which start the source used is not known.",
+    ),
+):
+    ledger.check(
+        f"thesis:fig-{figure}",
+        f"{name}, from zero: untuned DecSPS ends below {named[method]} at the best of nine steps",
+        measured=pair(name, "zero", method),
+        criterion=ordering("gap at the end", ["DecSPS", f"tuned {named[method]}"]),
+        control=control("SGD with the largest step of its grid as DecSPS", worst_sgd(name, method)),
+        expected=verdict,
+        claim="experiment",
+        seeds=twenty_seeds,
+        reason=why,
+    )
+
+# %% tags=["hide-input"]
+three_rivals = np.stack([end("breast-cancer", "far", m) for m in ("adagrad_norm", "adam", "amsgrad")])
+ledger.check(
+    "thesis:beyond-polyak-far-cancer",
+    "Breast cancer, far start: untuned DecSPS ends below tuned AdaGrad-Norm, Adam and AMSGrad",
+    measured={"DecSPS": end("breast-cancer", "far", "decsps"), "best of the three": three_rivals.min(0)},
+    criterion=ordering("gap at the end", ["DecSPS", "best of the three"]),
+    control=control(
+        "a1a, far start",
+        {
+            "DecSPS": end("a1a", "far", "decsps"),
+            "best of the three": np.stack(
+                [end("a1a", "far", m) for m in ("adagrad_norm", "adam", "amsgrad")]
+            ).min(0),
+        },
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+)
+ledger.check(
+    "thesis:beyond-polyak-far-a1a",
+    "a1a, far start: the gap of untuned DecSPS is at least ten times that of the best SGD step",
+    measured=shares("a1a", "far", "sgd"),
+    criterion=confident("gap of DecSPS/gap of tuned SGD", at_least=10.0),
+    control=control("from zero", shares("a1a", "zero", "sgd")),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+    show="card",
+)
+
+# %% tags=["hide-input"]
+figures.comparison(
+    [
+        (
+            f"Figure {figure}: {name}, mean ratio of DecSPS's gap to tuned {named[method]}'s, from {start}",
+            "about 1" if method == "sgd" else "below 1",
+            np.asarray(shares(name, start, method).mean()),
+            bool(shares(name, start, method).mean() < (2 if method == "sgd" else 1)),
+        )
+        for figure, name, method in (
+            (33, "a1a", "sgd"),
+            (34, "breast-cancer", "adagrad_norm"),
+            (35, "a1a", "adam"),
+            (36, "breast-cancer", "amsgrad"),
+        )
+        for start in ("zero", "far")
+    ],
+    criterion="mean ratio over 20 seeds below 2 for SGD, below 1 for the others (intervals in the rows above)",
+    run=run,
+    name="rivals",
+)
+
+# %% [markdown]
+# ### What the step does
+#
+# Why is DecSPS behind on a1a from the far start? In directions where only the ridge $\rho$ curves the loss, a run forgets its start
+# like $e^{-\rho\sum\eta_k}$. With $\eta_k=Q/\sqrt{k+1}$ the sum is about $2Q\sqrt K$, which is $110\,Q$ for $K=3000$; it must be well above
+# $1/\rho=100$. The running minimum $Q$ ends below one in the mean, and the best step of SGD is more than three times larger. $Q$ is a safe
+# estimate of $1/2L$ for the *worst* batch, not the step that is best on the average.
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**After its minimum has settled, DecSPS falls like every other schedule.** Step sizes from zero on the true files, mean with 95 % interval. On a1a the running minimum is still being lowered after 3,000 steps; on breast cancer the DecSPS line is straight from the first step on, with slope $-1/2$. What breaks the rule is Adam (dotted, median over the coordinates), whose steps do not follow the schedule.", "name": "fig-polyak-steps-step-sizes"}, "image": {"alt": "Two stacked log-log panels of step size against step number. DecSPS, SGD and AdaGrad-Norm fall along nearly parallel lines; a dotted line for Adam does not follow them."}}
+fig, axes = figures.subplots(2, 1, size=(6.0, 6.0))
+for ax, name in zip(axes, ("a1a", "breast-cancer"), strict=True):
+    arrays = true_files[name, "zero"]
+    at = arrays["record"][1:]
+    for method in ("decsps", "adagrad_norm", "adam"):
+        look = ":" if method == "adam" else "-"
+        figures.band(ax, at, arrays[f"{method}_step"].T, label=named[method], color=inks[method], ls=look)
+    tuned = comparison.METHODS["sgd"].grid[int(arrays["sgd_best"])].item()
+    ax.plot(at, tuned / np.sqrt(at), color=inks["sgd"], marker="", label="SGD, tuned")
+    ax.set(xscale="log", yscale="log", title=name, ylabel="$\\eta_k$")
+axes[1].set_xlabel("step $k$")
+axes[0].legend(fontsize=8, ncol=2)
+plt.show()
+far = true_files["a1a", "far"]
+far_minimum = (far["decsps_step"][-1] * np.sqrt(far["record"][-1])).mean()
+assert far_minimum < 1 and comparison.METHODS["sgd"].grid[int(far["sgd_best"])] > 3 * far_minimum
+assert all(0 < arrays[f"{m}_best"] < 8 for arrays in true_files.values() for m in named if m != "decsps")
+
+# %% [markdown]
+# The source reads from its curves that $\eta_k$ falls *faster* than $1/\sqrt k$. On a1a that is what we see too, for as long as
+# the running minimum is still falling. It cannot last: by {prf:ref}`thesis-lemma-4-2-1`,
+# $\eta_k\ge\min\{\frac1{2L},\eta_{\max}\}/\sqrt{k+1}$. The bound $-0.51$ for the fitted slope was fixed beforehand, a hundredth below the slope of the
+# schedule alone. **The second hyper-parameter, the cap, does not matter at all** once it exceeds the first quotient
+# (row of the last section). **The first, $c_0$, divides every step**, as the step size of SGD multiplies it, and
+# does matter (same row).
+
+# %% tags=["hide-input"]
+
+
+def fitted_slopes(name):
+    arrays = true_files[name, "zero"]
+    steps_taken = arrays["decsps_step"]
+    at = arrays["record"][1:]
+    return [statistics.log_log_slope(at, steps_taken[:, i]).estimate for i in range(steps_taken.shape[1])]
+
+
+def minimum_kept(name):  # c_k eta_k over its first value, minus one
+    arrays = true_files[name, "zero"]
+    product = arrays["decsps_step"] * np.sqrt(arrays["record"][1:])[:, None]
+    return product / product[0] - 1
+
+
+ledger.check(
+    "thesis:claim-decsps-step-decay",
+    "a1a, 3,000 steps from zero: the DecSPS step falls faster than 1/√k, for a while",
+    measured=fitted_slopes("a1a"),
+    criterion=confident("fitted slope of ln η_k against ln k", at_most=-0.51),
+    control=control("breast cancer, where the minimum never changes", fitted_slopes("breast-cancer")),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+)
+ledger.check(
+    "thesis:beyond-polyak-adapts-once",
+    "Breast cancer from zero: the first quotient stays the smallest in all 3,000 steps of all runs",
+    measured=minimum_kept("breast-cancer"),
+    criterion=identity("c_kη_k/c_0η_0 − 1"),
+    control=control("a1a, the run that changes most", np.abs(minimum_kept("a1a")[-1]).max()),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+)
+
+# %% tags=["hide-input"]
+default_rows = torch.randint(
+    len(problem.signs), (rival_steps, len(rival_seeds), 20), generator=run.generator("defaults")
+)
+
+
+def final_gaps(rule, count):  # late gap on the shipped breast-cancer set, mean over seeds, (grid)
+    found = ensembles.iterate(
+        rule,
+        batches(problem, default_rows),
+        torch.zeros(len(rival_seeds), count, problem.inputs.shape[1], **like),
+        rival_steps,
+        comparison.records(rival_steps),
+        lambda theta: problem.oracle(theta)[0],
+    )
+    return comparison.final(found.values - problem.minimum()).mean(0)
+
+
+decades = 10.0 ** torch.arange(0, 6, **like)[:, None]
+by_cap = final_gaps(optimizers.DecSPSRule(cap=decades), 6)
+divisors = torch.tensor([1.0, 2.0, 4.0], **like)[:, None]
+by_divisor = final_gaps(optimizers.DecSPSRule(c0=divisors), 3)
+by_eta = final_gaps(optimizers.GradientDescent(lambda k: decades / 100 / root_growth(k)), 6)
+ledger.check(
+    "thesis:claim-decsps-defaults",
+    "Caps over five decades and c₀ from 1 to 4 change the final gap by less than a factor five",
+    measured=torch.cat([by_cap, by_divisor]) / by_cap[1],
+    criterion=at_most("gap/gap at c₀ = 1, cap 10", 5.0),
+    control=control("SGD over five decades, its ends over its best", by_eta[[0, -1]] / by_eta.min()),
+    expected="not reproduced",
+    claim="experiment",
+    seeds=rival_seeds,
+    needs="book",
+    reason="The caps above the first quotient change nothing, but a factor of four in c₀ changes the gap by more than "
+    "five.",
+)
+
+# %% [markdown]
+# ## Exercises
+#
+# :::{exercise} By hand
+# :label: ex-polyak-steps-by-hand
+# The coin of the first figure shows the steep parabola with probability $p$. Where does decreasing SPS settle, where is
+# the minimizer, and for which curvatures do they agree?
+# :::
+#
+# :::{solution} ex-polyak-steps-by-hand
+# :class: dropdown
+# The mean step is $h_k(\theta-p+(1-p))$, so SPS settles at $2p-1$, the mean of the two minima. The minimizer solves
+# $pa_1(\theta-1)+(1-p)a_2(\theta+1)=0$: $\theta^\star=\frac{pa_1-(1-p)a_2}{pa_1+(1-p)a_2}$. They agree for $a_1=a_2$, and only then if $0<p<1$.
+# :::
+#
+# :::{exercise} Predict a number
+# :label: ex-polyak-steps-gap
+# Curvatures 9 and 1, a fair coin. How much loss does decreasing SPS leave on the table for ever?
+# :::
+#
+# :::{solution-start} ex-polyak-steps-gap
+# :class: dropdown
+# :::
+#
+# The mean loss is $\frac94(\theta-1)^2+\frac14(\theta+1)^2$. At SPS's point $0$ it is $2.5$, at the minimizer $0.8$ it is
+# $0.09+0.81=0.9$. So $1.6$.
+
+# %% tags=["hide-cell"]
+nine = QuadraticSum(torch.tensor([[[9.0]], [[1.0]]], **like), centers[:, None])
+assert abs(nine.oracle(torch.zeros(1, 1, **like))[0].item() - nine.minimum().item() - 1.6) < 1e-12
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Change one line
+# :label: ex-polyak-steps-lower-bound
+# Tell DecSPS that the losses of the first figure are at least 1, which is false: `DecSPSRule(lower_bound=1.0)`. Run 400 steps
+# with the fixed draws. Expected: the step size at the end is exactly 0, and $\theta$ is not near the minimizer. Why?
+# :::
+#
+# :::{solution-start} ex-polyak-steps-lower-bound
+# :class: dropdown
+# :::
+#
+# As soon as one batch has a loss below the claimed bound, its quotient counts as zero, and the running minimum keeps it for
+# ever. A lower bound may be too low; it must never be too high.
+
+# %% tags=["hide-cell"]
+stuck = ensembles.iterate(
+    optimizers.DecSPSRule(lower_bound=1.0),
+    tug(torch.tensor([2.0], **like), fixed_draws),
+    torch.full((1, 1, 1), 2.5, **like),
+    400,
+    [400],
+    watch=lambda state: state.step_size,
+)
+assert stuck.watched.item() == 0 and abs(stuck.last.item() - 1 / 3) > 0.3
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Break the proof
+# :label: ex-polyak-steps-divisor
+# Somebody is impatient and takes $c_k=k+1$, as one does for strongly convex losses. What does {prf:ref}`thesis-thm-4-2-1` still give?
+# :::
+#
+# :::{solution} ex-polyak-steps-divisor
+# :class: dropdown
+# The first term becomes $2\tilde L\,\mathbb ED^2$, which does not fall with $K$ at all; the second is at most
+# $\hat\Delta_b(1+\ln K)/K$, since $\sum_{k\le K}1/k\le1+\ln K$. The step is not under-damped now but too timid: it may stop before it
+# arrives. With $c_k=(k+1)^q$ the two terms have the orders $K^{q-1}$ and $K^{-q}$ ($0<q<1$), and $q=\frac12$ balances them.
+# :::
+#
+# :::{exercise} Open
+# :label: ex-polyak-steps-forget
+# DecSPS never forgets its worst batch. Design a step that does, and prove that it converges. Known:
+# {cite:t}`jiang2023adaptive` divide by the root of the *summed* heights in place of $\sqrt{k+1}$ (AdaSPS), which gives both the
+# fast rate under interpolation and the rate $1/\sqrt K$ without it, again with a step that never rises. With a quantile of
+# recent quotients in the place of the minimum the step may rise, and the telescope of our proof does not survive it.
+# :::
+#
+# ## What to remember
+#
+# 1. Loss above its minimum over squared gradient is an inverse curvature, never below $1/2L$. As a step it needs no constant.
+# 2. If one point is best for all samples, SPS converges like tuned gradient descent. If not, it divides the curvature
+#    away and settles where the mean Polyak step vanishes, which can be computed.
+# 3. DecSPS keeps the smallest quotient. The step then never rises, the telescope works, and the gap falls like $1/\sqrt K$ without any constant.
+# 4. For strongly convex losses its iterates stay in a known ball, whatever the order of the batches.
+# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. From a good start that is
+#    nearly as good as tuning; from a bad one a tuned step can be ten times ahead.
+#
+# **Further reading.** {cite}`polyak1987introduction` has the deterministic step. {cite}`loizou2021stochastic` and
+# {cite}`orvieto2022dynamics` are the papers behind this chapter, {cite}`jiang2023adaptive` a successor. The next chapter,
+# {chapter}`Gauss-Newton steps <adaptivity/gauss_newton_steps>`, derives a step from the same two numbers that may rise again.
+#
+# ## Checks behind this page
+
+# %% tags=["hide-input"]
+
+
+def torch_path(make):  # the torch optimizer on the shipped set, parameters after every tenth step
+    parameter = torch.nn.Parameter(torch.zeros(problem.inputs.shape[1], **like))
+    optimizer, seen = make([parameter]), []
+    for rows in draws[:200]:
+        optimizer.zero_grad()
+        loss = problem.oracle(parameter[None], rows)[0].sum()
+        loss.backward()
+        optimizer.step(loss=loss)
+        seen.append(parameter.detach().clone())
+    return torch.stack(seen)[9::10]
+
+
+def formula_path(remember=True):  # the first line of the definition, written out
+    theta, product, seen = torch.zeros(problem.inputs.shape[1], **like), 10.0, []
+    for k, rows in enumerate(draws[:200]):
+        loss, gradient = problem.oracle(theta[None], rows)
+        quotient = (loss / gradient.square().sum()).item()
+        product = min(quotient, product) if remember else quotient
+        theta = theta - product / math.sqrt(k + 1) * gradient[0]
+        seen.append(theta)
+    return torch.stack(seen)[9::10]
+
+
+by_torch = torch_path(lambda parameters: optimizers.DecSPS(parameters, lr=10.0))
+ledger.check(
+    "thesis:alg-decsps",
+    "The torch optimizer takes the steps of the definition",
+    measured=(by_torch - formula_path()).norm(dim=-1) / by_torch.norm(dim=-1),
+    criterion=identity("‖θ_k(torch) − θ_k(formula)‖/‖θ_k‖", condition=100.0),
+    control=control(
+        "without the running minimum, after 200 steps", (by_torch - formula_path(False))[-1].norm()
+    ),
+    expected="holds",
+)
+half_ceiling = torch.maximum(sequence[0], 0.15 / a_values)
+ledger.check(
+    "thesis:fig-70",
+    "Redrawn: no sequence of the figure's grid passes the larger of start and b/a",
+    measured=1 - sequence.amax(0) / ceiling,
+    criterion=inequality("1 − max z_k/max{z₀, b/a}", size=10.0),
+    control=control(
+        "half of b in the bound, the largest excess", (1 - sequence.amax(0) / half_ceiling).min()
+    ),
+    expected="reproduced",
+    claim="experiment",
+)
+
+# %%
+ledger.table()

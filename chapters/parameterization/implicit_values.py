@@ -1,0 +1,1904 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Implicit values
+#
+# Two models estimate the values of twelve states. The *explicit* one stores twelve numbers. The *implicit* one
+# stores a small world, with a reward for each state and the chances of moving between them, and computes the values
+# that this world implies. Both express the same values, start from the same ones and see the same data.
+#
+# **Do they learn alike?** No. A step of gradient descent on the implicit model is a step of the explicit one
+# multiplied by a matrix $P$ that can be written down: one direction, *all values up or down together*, is
+# amplified by at least $(1-\hat\gamma)^{-2}$. **What breaks it**: a residual whose signs and sizes vary too much has
+# little to do with that direction, and the explicit model wins; and in a world that falls into two halves
+# a second direction is amplified as well.
+#
+# Below is $P$. Move the internal discount $\hat\gamma$ and the mixing between the two halves.
+#
+# <div class="ld-widget" data-widget="preconditioner"></div>
+
+# %% tags=["colab", "remove-cell"]
+# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "git+https://github.com/learning-dynamics/learning-dynamics"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
+    from learning_dynamics import colab
+
+    colab.prepare()
+
+# %% tags=["parameters", "remove-input"]
+SCALE = "book"
+DEVICE = "auto"
+SEED = 0
+
+# %% tags=["hide-input"]
+import math
+from itertools import combinations
+
+import matplotlib.pyplot as plt
+import torch
+from torch.func import jacrev, jvp
+
+from learning_dynamics import ensembles, figures, flows, implicit, runs, statistics
+from learning_dynamics.ledger import (
+    Ledger,
+    at_least,
+    at_most,
+    between,
+    control,
+    exponent,
+    identity,
+    inequality,
+)
+from learning_dynamics.optimizers import GradientDescent
+
+figures.use_style()
+run = runs.Run("parameterization/implicit_values", scale=SCALE, device=DEVICE, seed=SEED)
+ledger = Ledger(run)
+like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
+every = {"markevery": 1}
+
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The matrix before the gradient is nearly of rank one.** Entries of $P$ for twelve states in two groups, over the largest one; internal discount 0.9. Top: the states mix perfectly, and $P$ is a constant plus the identity: one direction, all ones, is amplified a hundredfold. What breaks it, bottom: one step in a hundred changes the group, the bright block splits in two, and the difference of the groups is amplified almost as much.", "name": "fig-implicit-values-heat"}, "image": {"alt": "Two square heat maps. The upper one is uniformly bright with a slightly brighter diagonal. The lower one has two bright blocks on the diagonal and two dark ones beside it."}}
+def two_groups(mixing, d=12):  # row-stochastic: stay in the group, uniformly, or change it
+    half = torch.ones(d // 2, d // 2, **like) / (d // 2)
+    own, other = (1 - mixing) * half, mixing * half
+    return torch.cat([torch.cat([own, other], -1), torch.cat([other, own], -1)], -2)
+
+
+fig, axes = figures.subplots(2, 1, size=(4.6, 7.4))
+for ax, mixing in zip(axes, (0.5, 0.01), strict=True):
+    P = implicit.weight_space_preconditioner(two_groups(mixing).log(), torch.zeros(12, **like), 0.9).matrix
+    picture = ax.imshow(P / P.max(), vmin=0, vmax=1)
+    ax.set(title=f"chance of changing the group {mixing:g}", xlabel="state $j$", ylabel="state $i$")
+    ax.grid(False)
+fig.colorbar(picture, ax=axes, label="$P_{ij}/\\max P$", shrink=0.6)
+plt.show()
+
+# %% [markdown]
+# This chapter turns the symbol $P$ of the book's update. When $\beta=g(\theta)$ has the Jacobian $J$, gradient flow
+# in $\theta$ moves $\beta$ by $-JJ^\top\nabla_\beta\mathcal L$. Here $g$ solves an equation, and still $JJ^\top$ is
+# three matrices in a row. After this chapter you can
+#
+# - differentiate the solution of a fixed-point equation without differentiating the solver, and say what unrolling
+#   the solver gets wrong;
+# - write down $P$, bound it from below, and conclude that the non-convex problem has no bad ends;
+# - say which part of an error an implicit model removes fast, by which factor, and when it loses.
+#
+# The source is sections 2 and 3 and appendices A and B of {cite}`gehring2021implicit`; its experiments are the
+# matter of {chapter}`Value learning <parameterization/value_learning>`. Read
+# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in half a minute on one CPU
+# core, in a few seconds with `SCALE = "smoke"`.
+#
+# ## Two ways to write the same values
+#
+# A *Markov reward process* moves from state to state with probabilities $T(s'\mid s)$ and pays $R_k$ at step $k$.
+# With a discount $\gamma\in[0,1)$ the *value* of a state is what is to come:
+#
+# $$
+# \begin{aligned}
+# V(s)&=\mathbb E\Bigl[\sum_{k\ge0}\gamma^kR_k\,\Big|\,s_0=s\Bigr]\\
+# &=\mathbb E\bigl[R_0+\gamma V(s_1)\,\big|\,s_0=s\bigr].
+# \end{aligned}
+# $$ (eq-implicit-values-bellman)
+#
+# A linear estimate is $\hat V(s)=\phi(s)^\top\beta$ with features $\phi(s)\in\mathbb R^d$. If the features are
+# *one-hot* (the $i$-th state has the $i$-th unit vector), $\beta$ is a table of values. The explicit model trains
+# $\beta$. The implicit model trains $\theta=(u,Z)$: latent rewards $u\in\mathbb R^d$ and logits
+# $Z\in\mathbb R^{d\times d}$, whose row softmax $S_Z$ is a matrix of transition probabilities. Its weights are the
+# values of that latent chain under an *internal* discount $\hat\gamma\in[0,1)$:
+#
+# $$
+# \begin{aligned}
+# \beta&=u+\hat\gamma S_Z\beta,\qquad\text{so}\\
+# \beta&=A^{-1}u,\qquad A=I-\hat\gamma S_Z .
+# \end{aligned}
+# $$ (eq-implicit-values-chain)
+#
+# The latent states are the features, not the world's states; nothing forces $S_Z$ to resemble $T$, or $\hat\gamma$
+# to equal $\gamma$. As $\hat\gamma\lVert S_Z\rVert_\infty=\hat\gamma<1$ (largest row sum), $A$ is invertible. And
+# every $\beta$ can be reached, with any logits: put $u=A\beta$. The two models express the same functions.
+#
+# The data are $n$ pairs of features $x_i$ and targets $y_i$, for instance sums of observed rewards. The $x_i$
+# are the rows of $X\in\mathbb R^{n\times d}$, and $r=X\beta-y$ is the *residual*.
+#
+# :::{prf:definition} Squared loss and its gradient in the weights
+# :label: implicit-eq-3
+# $$
+# \begin{aligned}
+# \mathcal L(\beta)&=\tfrac12\sum_{i=1}^nr_i^2,\\
+# h&=\nabla_\beta\mathcal L=X^\top r=\sum_{i=1}^nr_ix_i .
+# \end{aligned}
+# $$
+# With one-hot features and every state once, $X=I$ and $h=r$.
+# :::
+#
+# :::{prf:definition} Batches
+# :label: implicit-def-minibatch
+# A batch $B$ of size $b$ is drawn uniformly without replacement. Its loss is the *mean*
+# $\frac1{2b}\sum_{i\in B}r_i^2$, with the gradient $h_B=\frac1b\sum_{i\in B}r_ix_i$ in the weights, so that
+# $\mathbb E\,h_B=h/n$.
+# :::
+#
+# :::{admonition} The full loss is a sum, the batch loss a mean
+# :class: note
+# As in the source. A step $\eta$ on batches corresponds to a step $\eta/n$ on the full loss. In this chapter $h$, $w$
+# and the constants $c$, $c_v$ are local letters.
+# :::
+#
+# :::{dropdown} The letters of the source
+# | here | source | meaning |
+# |---|---|---|
+# | $\beta$ | $\theta$, $\hat\theta$ | weights, explicit and implicit |
+# | $\theta=(u,Z)$ | $\psi=(w,F)$ | latent rewards and logits |
+# | $S_Z$, $A$, $P$, $D$ | $\sigma(F)$, $A$, $P$, $D$ | transitions, $I-\hat\gamma S_Z$, preconditioner, its diagonal part |
+# | $\hat\gamma$, $\gamma$ | $\eta$, $\gamma$ | internal and true discount |
+# | $\eta$, $b$ | $\alpha$, $k$ | step size, batch size |
+# | $d$, $n$ | $k$ (in proofs $n$), $n$ | features, samples |
+# | $X$ (rows), $XX^\top$ | $X^\top$, $X^\top X$ | features |
+# | $h=X^\top r$, $h^\parallel$ | $\mathbf r$, $r^\parallel$ | gradient in the weights, its mean entry |
+# | $v$, $M$ | $\mathbf v$, $M$ | stationary law, remainder of $S_Z$ |
+# | $c$, $c_v$ (local) | $c$, $\mathbf v^\top(\eta^2D+I)\mathbf v$ | least eigenvalue bound, leading coefficient |
+# :::
+#
+# ### The step
+#
+# One step of the implicit model on a batch, written out: solve for the values, solve once more with the transposed
+# matrix, update. The next section derives the last two lines.
+
+
+# %%
+def step(u, Z, X, y, eta, discount):  # a batch: X (b, d), y (b,)
+    S = Z.softmax(-1)
+    A = torch.eye(len(u), **like) - discount * S
+    beta = torch.linalg.solve(A, u)
+    h = X.T @ (X @ beta - y) / len(y)
+    w = torch.linalg.solve(A.T, h)
+    pull = w[:, None] * S * (beta - (S @ beta)[:, None])
+    return u - eta * w, Z - eta * discount * pull
+
+
+# %% [markdown]
+# The library's `implicit.reward_chain_value` carries its own backward pass and works on batches of chains.
+# Descending its loss must give the same iterates.
+
+
+# %% tags=["hide-input"]
+d, n, b = 5, 8, 3
+seeds = run.seeds(smoke=3, book=8, paper=20)
+
+
+def problem(seed):  # non-negative features and residuals of one sign, as when all values are underestimated
+    source = run.generator("problem", seed=seed)
+    X = 2 * torch.rand(n, d, generator=source, dtype=run.dtype) / math.sqrt(d)
+    beta = torch.randn(d, generator=source, dtype=run.dtype)
+    Z = torch.randn(d, d, generator=source, dtype=run.dtype)
+    y = X @ beta - 0.5 - torch.rand(n, generator=source, dtype=run.dtype)
+    return X, y, beta, Z
+
+
+X, y, beta, Z = ensembles.stack_over_seeds(problem, seeds)
+
+
+def latent_rewards(beta, Z, discount):  # the u whose values are beta
+    return beta - discount * (Z.softmax(-1) @ beta[..., None])[..., 0]
+
+
+def pull_back(u, Z, h, discount):  # gradient in (u, Z) from the gradient h in the weights
+    u, Z = u.detach().requires_grad_(), Z.detach().requires_grad_()
+    return torch.autograd.grad(implicit.reward_chain_value(u, Z, discount), (u, Z), h)
+
+
+def pack(u, Z):
+    return torch.cat([u, Z.flatten(-2)], -1)
+
+
+def unpack(theta, d):
+    return theta[..., :d], theta[..., d:].unflatten(-1, (d, d))
+
+
+def residual(beta, X, y):
+    return (X @ beta[..., None])[..., 0] - y
+
+
+def weight_gradient(beta, X, y):  # h = X^T r, batched
+    return (X.mT @ residual(beta, X, y)[..., None])[..., 0]
+
+
+def latent_gradient(X, y, discount):  # of the full loss, in theta = (u, Z)
+    def gradient(theta, k):
+        u, Z = unpack(theta, X.shape[-1])
+        h = weight_gradient(implicit.reward_chain_value(u, Z, discount), X, y)
+        return pack(*pull_back(u, Z, h, discount))
+
+    return gradient
+
+
+# %%
+u = latent_rewards(beta, Z, 0.9)
+by_hand = u[0], Z[0]
+for _ in range(30):  # the whole data set as the batch: 1/n of the sum
+    by_hand = step(*by_hand, X[0], y[0], 0.001, 0.9)
+rule, gradient = GradientDescent(0.001 / n), latent_gradient(X, y, 0.9)
+library = ensembles.iterate(rule, gradient, pack(u, Z), 30, record=[30]).last
+assert torch.allclose(library[0], pack(*by_hand), rtol=1e-10, atol=1e-12)
+
+# %% [markdown]
+# And this is what it does. Two states, $X=I$, both values start at zero, both targets are near one. The explicit model walks
+# straight to the target. The implicit one rushes along the diagonal, *both values up*, and then turns.
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Same start, same functions, two paths.** Two values under gradient flow from zero towards targets near one; dots at equal times, circles are levels of the loss. The explicit model walks straight; the implicit one, internal discount 0.8, first moves both values together and has almost arrived when the explicit one has made its first steps. What breaks it (dashed): targets of opposite sign, for which little is gained.", "name": "fig-implicit-values-paths"}, "image": {"alt": "A plane of two values with circular level lines around a target near (1, 1.3). A straight solid path with many dots from the origin, and a second path that jumps along the diagonal with few dots and then bends to the target. Two dashed paths lead to a point of opposite signs."}}
+pair = torch.tensor([[1.0, 1.35], [1.0, -0.8]], **like)
+moments = torch.arange(0, 5.01, 0.1)
+plain = pair[:, None, :] * (1 - torch.exp(-moments.to(run.dtype)))[:, None]
+field = latent_gradient(torch.eye(2, **like).expand(2, 2, 2), pair, 0.8)
+walked = flows.gradient_flow(lambda theta, t: -field(theta, 0), torch.zeros(2, 6, **like), moments.tolist())
+curved = implicit.reward_chain_value(*unpack(walked.values, 2), 0.8)  # (times, targets, 2)
+
+fig, ax = figures.subplots(size=(5.4, 5.2))
+for radius in (0.25, 0.5, 0.75):
+    ax.add_patch(plt.Circle(pair[0].tolist(), radius, fill=False, color="0.85"))
+ax.plot(*plain[0].T, label="explicit", markevery=2)
+ax.plot(*curved[:, 0].T, label="implicit", markevery=2)
+figures.line_control(ax, *curved[:, 1].T, label="targets of opposite sign")
+ax.plot(*plain[1].T, ":", color=figures.CONTROL_COLOR, marker="")
+ax.plot(*pair[0], "*", color="black", markersize=12, **every)
+ax.set(xlabel="$\\beta_1$", ylabel="$\\beta_2$", aspect="equal", ylim=(-1.0, 2.3), xlim=(-0.9, 1.9))
+ax.legend(loc="upper left", fontsize=8)
+plt.show()
+
+# %% [markdown]
+# ## Differentiating a solution, not a solver
+#
+# How does $\beta$ change with $u$ and $Z$? Change them a little in {eq}`eq-implicit-values-chain`:
+# $d\beta=du+\hat\gamma\,dS_Z\,\beta+\hat\gamma S_Z\,d\beta$, hence
+#
+# $$A\,d\beta=du+\hat\gamma\,dS_Z\,\beta .$$ (eq-implicit-values-differential)
+#
+# No trace of how $\beta$ was found. This is the *implicit function theorem*; one linear solve gives the gradient.
+# For a loss with gradient $h$ in the weights, let $w=A^{-\top}h$. Then
+#
+# $$
+# \begin{aligned}
+# \nabla_u\mathcal L&=w,\\
+# [\nabla_Z\mathcal L]_{kj}&=\hat\gamma\,w_k\,[S_Z]_{kj}\bigl(\beta_j-[S_Z\beta]_k\bigr),
+# \end{aligned}
+# $$ (eq-implicit-values-gradient)
+#
+# the last lines of `step`. The factor in brackets says that logits matter only where values differ: in
+# a world in which every state is worth the same it makes no difference where one goes.
+#
+# *Value iteration networks* and their relatives {cite}`tamar2016value` do something else. They run $K$ sweeps
+# $\beta_{k+1}=u+\hat\gamma S_Z\beta_k$ and differentiate through the sweeps. The source remarks that this agrees
+# with the implicit gradient only asymptotically. How far off is it for finite $K$?
+#
+# :::{admonition} Predict first
+# :class: tip
+# Start the sweeps at the *exact* values, stop after one, $\hat\gamma=0.95$. The value is exact. By how much is the
+# gradient wrong?
+# :::
+#
+# :::{prf:proposition} Unrolling forgets the distant future
+# :label: implicit-claim-unrolled-gradient
+# Let $h$ be the gradient in the weights, $w=A^{-\top}h$, and $w_K$ the gradient in $u$ of $K$ unrolled sweeps, from
+# whatever start. Then
+#
+# $$
+# \begin{aligned}
+# w-w_K&=\hat\gamma^K(S_Z^\top)^Kw,\\
+# \lVert w-w_K\rVert_1&\le\hat\gamma^K\lVert w\rVert_1,
+# \end{aligned}
+# $$
+#
+# with equality if no entry of $h$ is negative or none is positive.
+# :::
+#
+# *The key step.* $K$ sweeps are the first $K$ terms of the series $A^{-1}=\sum_k\hat\gamma^kS_Z^k$.
+#
+# :::{dropdown} Proof
+# 1. From a start $\beta_0$ that does not depend on $u$, $\beta_K=\sum_{k<K}\hat\gamma^kS_Z^ku+\hat\gamma^KS_Z^K\beta_0$. Its
+#    derivative in $u$, transposed and applied to $h$, is $w_K=\sum_{k<K}\hat\gamma^k(S_Z^\top)^kh$.
+# 2. $w=\sum_{k\ge0}\hat\gamma^k(S_Z^\top)^kh$, so the rest is $\hat\gamma^K(S_Z^\top)^K\sum_k\hat\gamma^k(S_Z^\top)^kh$.
+# 3. The columns of $S_Z^\top$ are distributions, so it does not increase the sum of absolute values, and keeps it
+#    where all entries have one sign. If $h$ has one sign, so has $w$. $\square$
+# :::
+#
+# When *one* value is asked for, $h$ is a multiple of a unit vector, and the relative error is exactly
+# $\hat\gamma^K$. (To see it, the rounding of a solve, magnified by $2/(1-\hat\gamma)$, must stay below it; we stop at
+# $10^{-4}$.) The check differentiates the sum of $\beta_i^2/2$ at values of one sign, from the exact start; what
+# fails is one sweep more.
+
+# %% tags=["hide-input"]
+discounts = torch.tensor([0.8, 0.9, 0.95], **like)
+sweeps = run.pick(smoke=[1, 5, 20], book=[1, 2, 5, 10, 20, 40, 80], paper=[1, 2, 5, 10, 20, 40, 80])
+chains = (len(seeds), len(discounts))
+many_Z = Z[:, None].expand(*chains, d, d)
+positive = beta.abs()[:, None].expand(*chains, d)  # values of one sign
+rewards = latent_rewards(positive, many_Z, discounts[:, None])
+
+
+def gradients(value, h):  # in u and Z, from the gradient h in the weights
+    u, Z = rewards.clone().requires_grad_(), many_Z.clone().requires_grad_()
+    return torch.autograd.grad(value(u, Z), (u, Z), h)
+
+
+exact_u, exact_Z = gradients(lambda u, Z: implicit.reward_chain_value(u, Z, discounts), positive)
+error_u, error_Z = [], []
+for K in sweeps:
+    short_u, short_Z = gradients(
+        lambda u, Z, K=K: implicit.unrolled_value(u, Z, discounts, K, start=positive), positive
+    )
+    error_u.append((short_u - exact_u).abs().sum(-1) / exact_u.abs().sum(-1))
+    error_Z.append((short_Z - exact_Z).norm(dim=(-2, -1)) / exact_Z.norm(dim=(-2, -1)))
+error_u, error_Z = torch.stack(error_u), torch.stack(error_Z)  # (sweeps, seeds, discounts)
+law = discounts ** torch.tensor(sweeps, **like)[:, None, None]
+
+# %% tags=["hide-input"]
+kept = (law > 1e-4).expand_as(error_u)
+ledger.check(
+    "implicit:claim-unrolled-gradient",
+    "K unrolled sweeps miss γ̂^K of the gradient in the rewards, also from the exact start",
+    measured=(error_u / law - 1)[kept],
+    criterion=identity("‖w − w_K‖₁/(γ̂^K ‖w‖₁) − 1", condition=1e4 * 40),
+    control=control("the law of one sweep more, γ̂^{K+1}", (error_u / law / discounts - 1)[kept]),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A solver that has converged still has a wrong gradient.** Relative error of the gradient after unrolled sweeps that start at the exact values; lines are the powers $\\hat\\gamma^K$, dots the measured error for the rewards, crosses for the logits. What breaks it (dashed): to judge the gradient by the value, whose error from this start is zero to rounding.", "name": "fig-implicit-values-unrolled"}, "image": {"alt": "Three straight falling lines on a logarithmic axis with dots exactly on them and crosses nearby, for three discounts. A dashed line lies flat near the bottom, at rounding level."}}
+fig, ax = figures.subplots(size=(6.0, 4.2))
+fine = torch.linspace(0, max(sweeps), 100)
+for i, discount in enumerate(discounts.tolist()):
+    (line,) = ax.plot(fine, discount**fine, marker="", label=f"$\\hat\\gamma={discount:g}$")
+    ax.plot(sweeps, error_u[:, 0, i], "o", color=line.get_color(), **every)
+    ax.plot(sweeps, error_Z[:, 0, i], "x", color=line.get_color(), **every)
+figures.line_control(ax, sweeps, torch.full((len(sweeps),), 1e-16), label="error of the value")
+ax.set(yscale="log", xlabel="sweeps $K$", ylabel="relative error of the gradient", ylim=(1e-17, 3))
+ax.legend(fontsize=8, loc="center right")
+plt.show()
+
+# %% [markdown]
+# :::{dropdown} Answer
+# By 95 per cent. A sweep from the exact values reproduces them, but as far as the derivative is concerned, the start is a
+# constant: only the first reward is seen to matter. A converged solver does not make a correct gradient.
+# :::
+#
+# Twenty sweeps at $\hat\gamma=0.95$ lose a third of the gradient. That is not always harm: a cheap wrong gradient can
+# still descend {cite}`fung2022jfb`. But it is another algorithm.
+#
+# ## One matrix says it all
+#
+# Now the heart of the matter. Both models follow the slope of the same loss, each in its own variables.
+#
+# :::{prf:theorem} Implicit flow is explicit flow with a preconditioner
+# :label: implicit-thm-1
+# Let $0\le\hat\gamma<1$. Gradient flow of $\mathcal L(\beta(u,Z))$ in $(u,Z)$ moves the weights by
+#
+# $$
+# \begin{aligned}
+# \dot\beta&=-P\,\nabla_\beta\mathcal L(\beta),\\
+# P&=A^{-1}\bigl(I+\hat\gamma^2D\bigr)A^{-\top},
+# \end{aligned}
+# $$
+#
+# while the explicit model has $\dot\beta=-\nabla_\beta\mathcal L(\beta)$. Here $D$ is diagonal with
+#
+# $$D_{kk}=\sum_j[S_Z]_{kj}^2\bigl(\beta_j-[S_Z\beta]_k\bigr)^2 .$$
+#
+# For all $u$ and $Z$ the least eigenvalue of $P$ is at least
+#
+# $$c=\frac1{(1+\hat\gamma\sqrt d)^2}>0 .$$
+# :::
+#
+# *Why one should expect it.* $P=JJ^\top$ holds for every parameterization. What is special is that $J$ is $A^{-1}$
+# times something simple, and that a softmax can never make $A$ large.
+#
+# *The key step.* The logits of row $k$ act on row $k$ of {eq}`eq-implicit-values-differential` alone. So
+# $J=A^{-1}[\,I,\ \hat\gamma B\,]$ with $BB^\top$ diagonal, and $JJ^\top=A^{-1}(I+\hat\gamma^2BB^\top)A^{-\top}$.
+#
+# :::{dropdown} Proof
+# 1. *Softmax.* $\partial[S_Z]_{kj}/\partial Z_{kl}=[S_Z]_{kj}(1_{j=l}-[S_Z]_{kl})$, and the logits of other rows do
+#    not matter.
+# 2. *Jacobian.* Hence $[dS_Z\,\beta]_k=\sum_l[S_Z]_{kl}(\beta_l-[S_Z\beta]_k)\,dZ_{kl}$. By
+#    {eq}`eq-implicit-values-differential`, $J=A^{-1}[I,\hat\gamma B]$, where row $k$ of $B$ is non-zero only in the
+#    columns of $Z_{k1},\dots,Z_{kd}$. Two rows of $B$ share no column, so $BB^\top=D$.
+# 3. *Flow.* $\dot\theta=-J^\top\nabla_\beta\mathcal L$ and $\dot\beta=J\dot\theta$.
+# 4. *Constant.* $P\succeq A^{-1}A^{-\top}$, whose least eigenvalue is $\lVert A\rVert^{-2}$. For a row-stochastic
+#    matrix $\lVert S_Z\rVert^2\le\lVert S_Z\rVert_1\lVert S_Z\rVert_\infty\le d\cdot1$, so
+#    $\lVert A\rVert\le1+\hat\gamma\sqrt d$. $\square$
+# :::
+#
+# The source shows that *some* positive constant exists, by a limiting argument; step 4 gives one. It
+# is the softmax that makes it uniform: with free numbers in place of $S_Z$, $\lVert A\rVert$ has no bound. Nor can $\sqrt d$ be
+# dropped, as a chain shows in which all states lead to one.
+#
+# The check integrates gradient flow in $(u,Z)$ and compares, along the way, the velocity of $\beta$, computed by
+# forward differentiation of a plain linear solve, with $-P\nabla_\beta\mathcal L$.
+
+# %% tags=["hide-input"]
+flow_seeds = run.seeds(smoke=4, book=12, paper=40)
+flow_discount, m, horizon = 0.8, 4, 40.0
+
+
+def flow_problem(seed):  # logits from nearly uniform to nearly deterministic
+    source = run.generator("flow", seed=seed)
+    kind = seed % 4
+    samples = torch.randn(12, m, generator=source, dtype=run.dtype) / 2
+    X = torch.cat([torch.eye(m, **like), torch.zeros(8, m, **like)]) if kind == 3 else samples
+    Z = (0.1, 1.0, 5.0, 0.0)[kind] * torch.randn(m, m, generator=source, dtype=run.dtype)
+    start = torch.randn(m, generator=source, dtype=run.dtype)
+    y = torch.randn(12, generator=source, dtype=run.dtype)
+    if kind == 3:  # all states lead to the first; the error lies in the slowest direction
+        Z[:, 0] += 40.0
+        P = implicit.weight_space_preconditioner(Z, start, flow_discount).matrix
+        y = X @ (start - torch.linalg.eigh(P).eigenvectors[:, 0])
+    return X, y, latent_rewards(start, Z, flow_discount), Z
+
+
+fX, fy, fu, fZ = ensembles.stack_over_seeds(flow_problem, flow_seeds)
+is_sink = torch.tensor([seed % 4 == 3 for seed in flow_seeds])
+slope = latent_gradient(fX, fy, flow_discount)
+times = torch.linspace(0, horizon, 41).tolist()
+path = flows.gradient_flow(
+    lambda theta, t: -slope(theta, 0), pack(fu, fZ), times, rtol=1e-8, atol=1e-10, method="LSODA"
+)
+assert path.success
+
+
+def by_solver(u, Z, discount=flow_discount):  # a plain linear solve, differentiable in every mode
+    A = torch.eye(u.shape[-1], **like) - discount * Z.softmax(-1)
+    return torch.linalg.solve(A, u[..., None])[..., 0]
+
+
+early = path.values[:4]  # (times, runs, m + m^2)
+state, velocity = unpack(early, m), unpack(-slope(early, 0), m)
+flow_beta, moved = jvp(by_solver, state, velocity)
+flow_h = weight_gradient(flow_beta, fX, fy)
+pieces = implicit.weight_space_preconditioner(state[1], flow_beta, flow_discount)
+
+
+def mismatch(P):  # relative distance of the velocity from -P h
+    return (moved + (P @ flow_h[..., None])[..., 0]).norm(dim=-1) / moved.norm(dim=-1)
+
+
+clear = ~is_sink  # D vanishes where all states lead to one, so leaving it out would not be seen there
+
+# %% tags=["hide-input"]
+ledger.check(
+    "implicit:thm-1",
+    "Along gradient flow in (u, Z) the weights move by −P times their gradient",
+    measured=mismatch(pieces.matrix),
+    criterion=identity("‖β̇ + P∇L‖/‖β̇‖", condition=1e4),
+    control=control("without D", mismatch(pieces.inverse @ pieces.inverse.mT)[:, clear]),
+    expected="holds",
+    seeds=flow_seeds,
+    show="card",
+)
+
+# %% tags=["hide-input"]
+trials = run.pick(smoke=100, book=600, paper=2000)
+
+
+def eigenvalue_ratio(d, scale, discount, bound, trials=trials):
+    source = run.generator(f"eigenvalues {d} {scale}")
+    value = torch.randn(trials, d, generator=source, dtype=run.dtype)
+    logits = scale * torch.randn(trials, d, d, generator=source, dtype=run.dtype)
+    if scale == 0:
+        logits[..., 0] = 50.0
+    P = implicit.weight_space_preconditioner(logits, value, discount).matrix
+    return torch.linalg.eigvalsh(P)[:, 0] / bound(discount, d)
+
+
+grid = [(d, scale, g) for d in (2, 8, 25) for scale in (0.01, 1.0, 30.0) for g in (0.5, 0.9, 0.99)]
+floor = torch.cat([eigenvalue_ratio(*point, implicit.least_eigenvalue_bound) for point in grid])
+sinks = torch.cat([eigenvalue_ratio(k, 0, 0.99, implicit.least_eigenvalue_bound, 3) for k in (25, 100)])
+ledger.check(
+    "implicit:beyond-explicit-constant",
+    "The least eigenvalue of P is never below (1 + γ̂√d)⁻², for logits of any size",
+    measured=torch.cat([floor, sinks]) - 1,
+    criterion=inequality("λ_d(P)/c − 1"),
+    control=control(
+        "without √d, where all states lead to one",
+        torch.cat([eigenvalue_ratio(k, 0, 0.99, lambda g, d: (1 + g) ** -2, 3) for k in (25, 100)]) - 1,
+    ),
+    expected="holds",
+)
+
+# %% [markdown]
+# **Cite this result** as the anchor `implicit-thm-1` of this page, with the release of the book.
+#
+# ## No bad ends
+#
+# $\beta=A^{-1}u$ is not linear in $(u,Z)$, and the loss is not convex there: on random pairs of parameters the
+# midpoint often has more loss than the mean of the ends (a row below counts them). Yet nothing can go wrong.
+#
+# **A point where the gradient in $(u,Z)$ vanishes is a global minimum.** Already the gradient in the rewards sees
+# everything, because $A$ is invertible and bounded:
+#
+# $$
+# \begin{aligned}
+# \lVert\nabla_\theta\mathcal L\rVert\ge\lVert\nabla_u\mathcal L\rVert&=\lVert A^{-\top}\nabla_\beta\mathcal L\rVert\\
+# &\ge\frac{\lVert\nabla_\beta\mathcal L\rVert}{1+\hat\gamma\sqrt d},
+# \end{aligned}
+# $$ (eq-implicit-values-stationary)
+#
+# and $\mathcal L$ is convex in $\beta$. But a flow could still slow down for ever or run off to infinity, since logits may
+# grow without bound. The next statement excludes it. Recall the *Polyak-Łojasiewicz* (PL) inequality: the
+# squared gradient is at least a multiple of the excess loss. Let $\mathcal L^\star$ be the least loss and
+# $\mu$ the smallest non-zero eigenvalue of $X^\top X$.
+#
+# :::{prf:corollary} Global convergence, with a rate
+# :label: implicit-cor-1
+# From every start $(u_0,Z_0)$ gradient flow exists for all times and converges, to a global minimum, with
+#
+# $$
+# \begin{aligned}
+# \mathcal L(t)-\mathcal L^\star&\le e^{-2c\mu t}\,\bigl(\mathcal L(0)-\mathcal L^\star\bigr),\\
+# \int_0^\infty\lVert\dot\theta\rVert\,dt&\le\sqrt{\frac{2\,(\mathcal L(0)-\mathcal L^\star)}{c\,\mu}} .
+# \end{aligned}
+# $$
+#
+# If $X^\top X$ is invertible, $\beta$ tends to the one minimizer, from everywhere.
+# :::
+#
+# *The key step.* The PL inequality of least squares survives the detour through $(u,Z)$ with the factor $c$, and PL
+# bounds not only the loss but the length of the path.
+#
+# :::{dropdown} Proof
+# 1. *Least squares.* $\nabla_\beta\mathcal L=X^\top X(\beta-\beta^\star)$ for any minimizer $\beta^\star$, and
+#    $\mathcal L-\mathcal L^\star=\frac12\lVert X(\beta-\beta^\star)\rVert^2$, so
+#    $\lVert\nabla_\beta\mathcal L\rVert^2\ge2\mu(\mathcal L-\mathcal L^\star)$.
+# 2. *In the parameters.* $\lVert\nabla_\theta\mathcal L\rVert^2=\nabla_\beta\mathcal L^\top P\,\nabla_\beta\mathcal L\ge
+#    c\lVert\nabla_\beta\mathcal L\rVert^2\ge2c\mu(\mathcal L-\mathcal L^\star)$ by {prf:ref}`implicit-thm-1`.
+# 3. *Rate.* $\frac{d}{dt}(\mathcal L-\mathcal L^\star)=-\lVert\nabla_\theta\mathcal L\rVert^2\le-2c\mu(\mathcal L-\mathcal L^\star)$.
+# 4. *Length.* With $\lVert\dot\theta\rVert=\lVert\nabla_\theta\mathcal L\rVert\ge\sqrt{2c\mu(\mathcal L-\mathcal L^\star)}$,
+#    the root $\rho=\sqrt{\mathcal L-\mathcal L^\star}$ has
+#    $-\dot\rho=\lVert\dot\theta\rVert^2/2\rho\ge\sqrt{c\mu/2}\,\lVert\dot\theta\rVert$. Integrate from 0. (If the minimum is reached at a finite time, the path rests there.)
+# 5. *Existence and limit.* The field is smooth in $\theta$. A path of finite length stays in a bounded set, so it
+#    exists for ever and converges; by step 3 its limit has the loss $\mathcal L^\star$. $\square$
+# :::
+#
+# The explicit flow obeys the same bound with $c=1$. Is the implicit one never slower? It can be: that is the
+# control, a chain in which all states lead to one, with the error in its slowest direction.
+
+# %% tags=["hide-input"]
+flow_loss = 0.5 * residual(by_solver(*unpack(path.values, m)), fX, fy).square().sum(-1)
+least = torch.linalg.lstsq(fX, fy[..., None]).solution[..., 0]
+least_loss = 0.5 * residual(least, fX, fy).square().sum(-1)
+excess = (flow_loss - least_loss) / (flow_loss[0] - least_loss)  # (times, runs)
+mu = torch.linalg.eigvalsh(fX.mT @ fX)[:, 0]
+clock = torch.tensor(times, **like)[:, None] * 2 * mu
+c = implicit.least_eigenvalue_bound(flow_discount, m)
+
+
+def rate_margin(c):
+    return 1 - excess * torch.exp(c * clock)
+
+
+ledger.check(
+    "implicit:cor-1",
+    "From every start the excess loss falls at least at the rate 2cμ",
+    measured=rate_margin(c)[1:][(c * clock < 8)[1:]],
+    criterion=inequality("1 − (L(t) − L*)/(e^{−2cμt}(L(0) − L*))"),
+    control=control("c = 1, the rate of the explicit flow", rate_margin(1.0)[1:11, is_sink]),
+    expected="holds",
+    seeds=flow_seeds,
+    rtol=1e-4,
+    show="card",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Every run ends at the least loss, at least as fast as promised.** Excess loss of gradient flow in rewards and logits, from starts with nearly uniform to nearly deterministic transitions, against time in units of the rate; the black line is the bound. What breaks it: the rate of the explicit flow (dashed), which the chain with one sink (blue) does not keep.", "name": "fig-implicit-values-rate"}, "image": {"alt": "Falling curves on a logarithmic axis, all below a straight black line. Most are steep; a blue one lies between the black line and a steep dashed line."}}
+fig, ax = figures.subplots(size=(6.0, 4.0))
+for i in range(len(flow_seeds)):
+    look = {"color": "#0072B2", "lw": 2} if is_sink[i] else {"color": "0.7", "lw": 1}
+    ax.plot(c * clock[:, i], excess[:, i].clamp_min(1e-12), marker="", zorder=3 if is_sink[i] else 2, **look)
+span = torch.linspace(0, 10, 50)
+ax.plot(span, torch.exp(-span), color="black", marker="", label="bound $e^{-2c\\mu t}$")
+figures.line_control(ax, span, torch.exp(-span / c), label="$c=1$")
+ax.set(
+    yscale="log", ylim=(1e-9, 2), xlim=(0, 8), xlabel="$2c\\mu t$", ylabel="excess loss / excess at the start"
+)
+ax.legend(fontsize=8)
+plt.show()
+
+# %% [markdown]
+# ## Small steps and random batches
+#
+# Finite steps agree with the flow to first order. Write $\Delta\beta$ for the change of the weights in one step.
+#
+# **One step is a preconditioned step up to $\eta^2$**, for the full loss and for every batch:
+#
+# $$\Delta\beta=-\eta\,P\,h_B+O(\eta^2).$$ (eq-implicit-values-step)
+#
+# :::{prf:lemma} One step
+# :label: implicit-lemma-1
+# For fixed $(u,Z)$, $\hat\gamma$ and any subset $B$ of the data, gradient descent with step $\eta$ on the batch loss
+# changes the weights by {eq}`eq-implicit-values-step`. The explicit model has $\Delta\beta=-\eta h_B$ exactly.
+# :::
+#
+# :::{dropdown} Proof
+# $\beta$ is a smooth function of $(u,Z)$, and the step is $-\eta J^\top h_B$. By Taylor,
+# $\Delta\beta=-\eta JJ^\top h_B+O(\eta^2)$. The second-order term does not vanish in general: it contains
+# $\hat\gamma A^{-1}dS_Z\,d\beta$, and so grows like a power of $1/(1-\hat\gamma)$. $\square$
+# :::
+#
+# With batches one asks for expectations.
+#
+# :::{prf:theorem} Expected decrease, explicit
+# :label: implicit-thm-2
+# $$
+# \begin{aligned}
+# \mathbb E[\Delta\mathcal L]&=-\frac\eta n\lVert h\rVert^2+\frac{\eta^2}2\,\mathbb E\lVert Xh_B\rVert^2\\
+# &\ge-\frac{2\eta}n\lVert XX^\top\rVert\,\mathcal L .
+# \end{aligned}
+# $$
+# :::
+#
+# :::{dropdown} Proof
+# The loss is a quadratic: $\Delta\mathcal L=\langle h,\Delta\beta\rangle+\frac12\lVert X\Delta\beta\rVert^2$ with
+# $\Delta\beta=-\eta h_B$; take expectations. And
+# $\lVert h\rVert^2=\lVert X^\top r\rVert^2\le\lVert XX^\top\rVert\,\lVert r\rVert^2=2\lVert XX^\top\rVert\,\mathcal L$. $\square$
+# :::
+#
+# The lower bound limits the speed: with $\lVert XX^\top\rVert=O(1)$ and $\eta=O(1)$ no step takes off more than a share of order
+# $1/n$. In the tabular case $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is seen only every
+# $n/b$ steps. For the implicit model $P$ enters.
+#
+# :::{prf:theorem} Expected decrease, implicit
+# :label: implicit-thm-3
+# For fixed $(u,Z)$ and $\hat\gamma$, as $\eta\to0$,
+#
+# $$\mathbb E[\Delta\mathcal L]=-\frac\eta n\,h^\top P\,h+O(\eta^2).$$
+# :::
+#
+# *The key step.* {eq}`eq-implicit-values-step` is linear in $h_B$, and $\mathbb E\,h_B=h/n$.
+#
+# :::{dropdown} Proof
+# $\Delta\mathcal L=\langle h,\Delta\beta\rangle+\frac12\lVert X\Delta\beta\rVert^2$ with $\Delta\beta=-\eta Ph_B+O(\eta^2)$ by
+# {prf:ref}`implicit-lemma-1`. The second term is $O(\eta^2)$; the expectation of the first is
+# $-\frac\eta nh^\top Ph+O(\eta^2)$, as there are finitely many batches. $\square$
+# :::
+#
+# Expectations over batches need no sampling here: with $n=8$ and $b=3$ there are 56 batches, and we take the mean
+# over all of them, each with its full non-linear update of $(u,Z)$.
+
+
+# %%
+def all_batches(n, b):  # (C, b)
+    return torch.tensor(list(combinations(range(n), b)))
+
+
+batches = all_batches(n, b)
+discount = 0.8
+shares = residual(beta, X, y)[..., None] * X  # r_i x_i, (seeds, n, d)
+h, h_B = shares.sum(1), shares[:, batches].mean(2)  # (seeds, d), (seeds, C, d)
+u = latent_rewards(beta, Z, discount)
+P = implicit.weight_space_preconditioner(Z, beta, discount)
+etas = torch.logspace(-5, -3, 5, **like)
+wide_u, wide_Z = u[:, None].expand_as(h_B), Z[:, None].expand(*h_B.shape, d)
+down_u, down_Z = pull_back(wide_u, wide_Z, h_B, discount)
+
+
+# %%
+def change(eta):  # of the weights, for every batch; eta broadcasts in front
+    stepped = wide_u - eta[..., None] * down_u, wide_Z - eta[..., None, None] * down_Z
+    return implicit.reward_chain_value(*stepped, discount) - beta[:, None]
+
+
+delta = change(etas[:, None, None])  # (etas, seeds, C, d)
+rise = (delta * h[:, None]).sum(-1) + 0.5 * (delta @ X.mT).square().sum(-1)
+
+
+def first_order(matrix):  # what is left of the expected decrease, and of the step itself
+    loss_rest = rise.mean(-1) + etas[:, None] / n * ((matrix @ h[..., None])[..., 0] * h).sum(-1)
+    step_rest = delta + etas[:, None, None, None] * (h_B @ matrix)
+    return loss_rest.abs(), step_rest.norm(dim=-1)
+
+
+full, bare = P.matrix, P.inverse @ P.inverse.mT
+
+
+# %% tags=["hide-input"]
+def typical(values):  # geometric mean over seeds and batches: one curve
+    return values.log().flatten(1).mean(1).exp()
+
+
+ledger.check(
+    "implicit:thm-3",
+    "The expected loss change is −(η/n) hᵀPh, up to η²: mean over all batches",
+    measured=statistics.log_log_slope(etas, typical(first_order(full)[0])),
+    criterion=exponent("p of |E ΔL + (η/n) hᵀPh| ~ η^p", 2.0, neighbours=(1.0, 3.0)),
+    control=control("P without D", lambda: statistics.log_log_slope(etas, typical(first_order(bare)[0]))),
+    expected="holds",
+    seeds=seeds,
+    rtol=1e-4,
+    show="card",
+)
+ledger.check(
+    "implicit:lemma-1",
+    "One step on any batch moves the weights by −ηPh_B, up to η²",
+    measured=statistics.log_log_slope(etas, typical(first_order(full)[1])),
+    criterion=exponent("p of ‖Δβ + ηPh_B‖ ~ η^p", 2.0, neighbours=(1.0, 3.0)),
+    control=control("P without D", lambda: statistics.log_log_slope(etas, typical(first_order(bare)[1]))),
+    expected="holds",
+    seeds=seeds,
+)
+
+
+def pair_sum(V, n, b):  # E |mean of b of the n vectors V_i|^2, by inclusion probabilities
+    own, all_together = V.square().sum((-2, -1)), V.sum(-2).square().sum(-1)
+    return (own * (n - b) / (n - 1) + all_together * (b - 1) / (n - 1)) / (n * b)
+
+
+def explicit_gap(h_B, eta=0.3):
+    moved = -eta * h_B
+    rise = (moved * h[:, None]).sum(-1) + 0.5 * (moved @ X.mT).square().sum(-1)
+    closed = -eta / n * h.square().sum(-1) + 0.5 * eta**2 * pair_sum(shares @ X.mT, n, b)
+    return (rise.mean(-1) - closed) / (eta / n * h.square().sum(-1))
+
+
+ledger.check(
+    "implicit:thm-2",
+    "Explicit: E ΔL = −(η/n)‖h‖² + (η²/2) E‖Xh_B‖², exactly",
+    measured=explicit_gap(h_B),
+    criterion=identity("relative difference of the two sides", condition=10),
+    control=control("batches that all contain the first sample", explicit_gap(h_B[:, (batches == 0).any(1)])),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% [markdown]
+# ## Why the direction of ones
+#
+# So everything hangs on $P$, and $P$ on $A^{-1}$: discounted visits, $[A^{-1}]_{ij}=\sum_k\hat\gamma^k[S_Z^k]_{ij}$.
+# For $\hat\gamma$ near one the future is long, and a chain that mixes forgets where it started. All rows of $A^{-1}$
+# look alike; a reward anywhere is felt everywhere.
+#
+# To make this exact, note that all entries of $S_Z$ are positive. By the theorem of Perron the eigenvalue 1, with the
+# eigenvector $\mathbf 1$ of ones, is simple, and all others are smaller in modulus. Let $v$ be the *stationary law*, the
+# distribution with $v^\top S_Z=v^\top$. **Split off the stationary part**:
+#
+# $$
+# \begin{aligned}
+# S_Z&=\mathbf 1v^\top+M,\qquad M\mathbf 1=0,\quad v^\top M=0,\\
+# A^{-1}&=\frac{\hat\gamma}{1-\hat\gamma}\,\mathbf 1v^\top+(I-\hat\gamma M)^{-1}.
+# \end{aligned}
+# $$ (eq-implicit-values-perron)
+#
+# The powers of $\mathbf 1v^\top$ and $M$ do not interact, because their products vanish. The second term stays bounded as $\hat\gamma\to1$,
+# so that $A^{-1}x=\mathbf 1\,(v^\top x)/(1-\hat\gamma)+O(1)$, and
+#
+# $$
+# \begin{aligned}
+# P&=\frac{c_v}{(1-\hat\gamma)^2}\,\mathbf 1\mathbf 1^\top+O\Bigl(\frac1{1-\hat\gamma}\Bigr),\\
+# c_v&=v^\top(I+\hat\gamma^2D)\,v .
+# \end{aligned}
+# $$ (eq-implicit-values-leading)
+#
+# The bright square of {numref}`fig-implicit-values-heat` is $\mathbf 1\mathbf 1^\top$. The constant $c_v$ deserves
+# a look: it is at least $\lVert v\rVert^2\ge1/d$, and equals $1/d$ for a uniform $v$ and equal values. It comes near one, or
+# above, only if the chain dwells in few states. Keep that in mind.
+#
+# :::{prf:theorem} The common error falls fast
+# :label: implicit-thm-4
+# Write $h=h^\parallel\mathbf 1+h^\perp$ with $h^\parallel=\mathbf 1^\top h/d$. For fixed $(\beta,Z)$, one batch step of the
+# implicit model changes the common part by
+#
+# $$
+# \begin{aligned}
+# \mathbb E[\Delta h^\parallel]=&-\frac{\eta\,h^\parallel}{(1-\hat\gamma)^2}\;c_v\,\frac{\lVert X\mathbf 1\rVert^2}n\\
+# &+\eta\,O\Bigl(\frac1{1-\hat\gamma}\Bigr)+\eta^2\,O\Bigl(\frac1{(1-\hat\gamma)^3}\Bigr)+o(\eta^2)
+# \end{aligned}
+# $$
+#
+# with $o(\eta^2)$ for each $\hat\gamma$ and the other orders as $\hat\gamma\to1$. If $\lVert X\mathbf 1\rVert^2\ge a\,n$, the leading rate is at least $\eta\,a/(d\,(1-\hat\gamma)^2)$.
+# :::
+#
+# *The key step.* To first order $\mathbb E[\Delta h]=-\frac\eta nX^\top XP\,h$. Replace $P$ by its leading term and take the mean of the entries:
+# $\mathbf 1^\top X^\top X\mathbf 1=\lVert X\mathbf 1\rVert^2$ and $\mathbf 1^\top h=d\,h^\parallel$.
+#
+# :::{dropdown} Proof
+# 1. *Perron.* $(\mathbf 1v^\top)^2=\mathbf 1v^\top$ and $\mathbf 1v^\top M=M\mathbf 1v^\top=0$, so
+#    $S_Z^k=\mathbf 1v^\top+M^k$ for $k\ge1$. Sum the geometric series; it converges because the eigenvalues of $M$ are those of $S_Z$
+#    other than 1, and a zero.
+# 2. *Leading term.* $(I-\hat\gamma M)^{-1}$ is continuous on $[0,1]$ in $\hat\gamma$, hence bounded. Insert into $P$ and collect powers.
+# 3. *First order.* $\Delta h=X^\top X\Delta\beta$ and {prf:ref}`implicit-thm-3`'s expectation give
+#    $\mathbb E[\Delta h]=-\frac\eta nX^\top XPh+O(\eta^2)$. Multiply by $\mathbf 1^\top/d$; the error of step 2 contributes
+#    $\eta\,O(1/(1-\hat\gamma))$.
+# 4. *Second order.* The second derivative of $\beta=A^{-1}u$ along $(\dot u,\dot Z)=-J^\top h_B$ is
+#    $2\hat\gamma A^{-1}\dot S\,\dot\beta+\hat\gamma A^{-1}\ddot S\,\beta$. Each row of $\dot S$ and $\ddot S$ sums to zero, so
+#    the part of $\dot\beta$ along $\mathbf 1$, of size $(1-\hat\gamma)^{-2}$, is annihilated, and the rest is $O(1/(1-\hat\gamma))$. $\dot S=O(1/(1-\hat\gamma))$ and
+#    $\ddot S=O(1/(1-\hat\gamma)^{2})$, since $w=A^{-\top}h_B=O(1/(1-\hat\gamma))$. With $A^{-1}=O(1/(1-\hat\gamma))$ both terms are
+#    $O((1-\hat\gamma)^{-3})$.
+# 5. *Last claim.* $c_v\ge\lVert v\rVert^2\ge(\mathbf 1^\top v)^2/d=1/d$ by Cauchy and Schwarz. $\square$
+# :::
+#
+# The check computes the derivative of the true expected change at $\eta=0$ by forward differentiation through all 56 updates,
+# without using the formula for $P$, and follows it as $\hat\gamma\to1$. What fails is a coefficient that ignores where the chain dwells.
+
+# %% tags=["hide-input"]
+gaps = torch.logspace(-2, -4, 5, **like)
+near_one = (1 - gaps)[:, None]  # (gaps, seeds) discounts
+gap = gaps[:, None]
+uniform = torch.full((d,), 1 / d, **like)
+far_u = latent_rewards(beta.expand(len(gaps), *beta.shape), Z, near_one[..., None])  # (gaps, seeds, d)
+far = implicit.weight_space_preconditioner(Z, beta, near_one)
+v = implicit.stationary_distribution(Z.softmax(-1))
+c_v = (v**2 * (1 + near_one[..., None] ** 2 * far.spread)).sum(-1)
+wide = (len(gaps), *h_B.shape)
+far_chains = (
+    far_u[:, :, None].repeat(1, 1, len(batches), 1),
+    Z[:, None].repeat(len(gaps), 1, len(batches), 1, 1),
+)
+far_down = pull_back(*far_chains, h_B.expand(wide), near_one[..., None])
+
+
+def far_value(u, Z):
+    A = torch.eye(d, **like) - near_one[..., None, None, None] * Z.softmax(-1)
+    return torch.linalg.solve(A, u[..., None])[..., 0]
+
+
+_, first = jvp(far_value, far_chains, tuple(-g for g in far_down))  # derivative in eta at 0, every batch
+ones_X = X.sum(-1)  # X 1
+exact_rate = (first.mean(2)[..., None, :] @ X.mT)[..., 0, :].mul(ones_X).sum(-1) / d
+common = h.mean(-1)
+
+
+def leading_error(coefficient):  # relative error of the leading term, (gaps, seeds)
+    lead = -common * coefficient / gap**2 * ones_X.square().sum(-1) / n
+    return (lead / exact_rate - 1).abs()
+
+
+ledger.check(
+    "implicit:thm-4",
+    "The common error falls at the rate h∥ c_v ‖X1‖²/(n(1 − γ̂)²), up to a factor 1 + O(1 − γ̂)",
+    measured=statistics.log_log_slope(gaps, typical(leading_error(c_v))),
+    criterion=exponent("p of |leading/exact − 1| ~ (1 − γ̂)^p", 1.0, neighbours=(0.0, 2.0)),
+    control=control(
+        "1/d in the place of c_v",
+        lambda: statistics.log_log_slope(gaps, typical(leading_error(torch.full_like(c_v, 1 / d)))),
+    ),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+# %% tags=["hide-input"]
+lead_matrix = torch.ones(d, d, **like)
+
+
+def matrix_rest(coefficient):
+    return torch.linalg.matrix_norm(far.matrix - (coefficient / gap**2)[..., None, None] * lead_matrix, 2)
+
+
+def inverse_rest(law):
+    return torch.linalg.matrix_norm(far.inverse - law[:, None, :].expand(-1, d, -1) / gap[..., None, None], 2)
+
+
+S = Z.softmax(-1)
+M = S - v[:, None, :]
+bounded = torch.linalg.inv(torch.eye(d, **like) - near_one[..., None, None] * M)
+
+
+def perron_gap(law, rest):
+    rank_one = (near_one / gap)[..., None, None] * law[:, None, :].expand(-1, d, -1)
+    return torch.linalg.matrix_norm(far.inverse - rank_one - rest, 2) * gap
+
+
+ledger.check(
+    "implicit:claim-perron",
+    "A⁻¹ = γ̂/(1 − γ̂) 1vᵀ + (I − γ̂M)⁻¹",
+    measured=perron_gap(v, bounded),
+    criterion=identity("(1 − γ̂)‖difference of the two sides‖", condition=2 / gaps.min().item(), size=d),
+    control=control("the uniform law in the place of v", perron_gap(uniform.expand_as(v), bounded)),
+    expected="holds",
+    seeds=seeds,
+)
+ledger.check(
+    "implicit:eq-5",
+    "A⁻¹ − 1vᵀ/(1 − γ̂) stays bounded as γ̂ → 1",
+    measured=statistics.log_log_slope(gaps, typical(inverse_rest(v))),
+    criterion=exponent("p of ‖A⁻¹ − 1vᵀ/(1 − γ̂)‖ ~ (1 − γ̂)^p", 0.0, neighbours=(-1.0, 1.0)),
+    control=control(
+        "the uniform law in the place of v",
+        lambda: statistics.log_log_slope(gaps, typical(inverse_rest(uniform.expand_as(v)))),
+    ),
+    expected="holds",
+    seeds=seeds,
+)
+ledger.check(
+    "implicit:claim-preconditioner-expansion",
+    "P − c_v 11ᵀ/(1 − γ̂)² is of order 1/(1 − γ̂)",
+    measured=statistics.log_log_slope(gaps, typical(matrix_rest(c_v))),
+    criterion=exponent("p of ‖P − c_v 11ᵀ/(1 − γ̂)²‖ ~ (1 − γ̂)^p", -1.0, neighbours=(-2.0, 0.0)),
+    control=control(
+        "1/d in the place of c_v",
+        lambda: statistics.log_log_slope(gaps, typical(matrix_rest(torch.full_like(c_v, 1 / d)))),
+    ),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**All remainders have the stated order.** Geometric means over problems and batches. Top: what is left of one step and of the expected loss change after subtracting the first-order term falls like the square of the step size. Bottom: relative error of the leading terms as the internal discount tends to one; it falls in proportion. What breaks it (dashed): $P$ without $D$ above, $1/d$ in the place of $c_v$ below.", "name": "fig-implicit-values-remainders"}, "image": {"alt": "Two panels with logarithmic axes. Top, two parallel lines of slope two and a dashed one of slope one. Bottom, three parallel lines of slope one and a flat dashed line."}}
+fig, (top, bottom) = figures.subplots(2, 1, size=(5.8, 6.6))
+loss_rest, step_rest = first_order(full)
+top.plot(etas, typical(loss_rest), label="expected loss", **every)
+top.plot(etas, typical(step_rest), label="one step", **every)
+figures.line_control(top, etas, typical(first_order(bare)[1]), label="one step, without $D$")
+top.set(xscale="log", yscale="log", xlabel="step size $\\eta$", ylabel="remainder")
+spectral = torch.linalg.matrix_norm(far.matrix, 2)
+bottom.plot(gaps, typical(matrix_rest(c_v) / spectral), label="$P$", **every)
+bottom.plot(gaps, typical(inverse_rest(v) * gap), label="$A^{-1}$", **every)
+bottom.plot(gaps, typical(leading_error(c_v)), label="common error", **every)
+flat_coefficient = torch.full_like(c_v, 1 / d)
+figures.line_control(bottom, gaps, typical(leading_error(flat_coefficient)), label="$1/d$ for $c_v$")
+bottom.set(xscale="log", yscale="log", xlabel="$1-\\hat\\gamma$", ylabel="relative error")
+for ax in (top, bottom):
+    ax.legend(fontsize=8)
+plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-implicit-values-remainders",
+    {
+        "step_size": etas,
+        "loss_remainder": typical(loss_rest),
+        "step_remainder": typical(step_rest),
+        "one_minus_discount": gaps,
+        "common_error": typical(leading_error(c_v)),
+    },
+    rtol=1e-3,
+)
+
+# %% [markdown]
+# ### When the chain does not mix
+#
+# "As $\hat\gamma\to1$" hides a comparison: $1-\hat\gamma$ must be small against the *spectral gap* of the chain. Take the
+# two groups of the first picture, in which one changes the group with probability $\varepsilon$. With $\beta=0$ everything is in closed form.
+#
+# :::{prf:proposition} Two groups, two fast directions
+# :label: implicit-beyond-two-groups
+# Let $d$ be even, $[S_Z]_{ij}=2(1-\varepsilon)/d$ within and $2\varepsilon/d$ between two groups of size $d/2$, and all values equal. Then $P$
+# has the eigenvalues
+#
+# $$\frac1{(1-\hat\gamma)^2},\qquad\frac1{\bigl(1-\hat\gamma(1-2\varepsilon)\bigr)^2},\qquad1,\dots,1 ,$$
+#
+# with the eigenvectors $\mathbf 1$, $\pm1$ by group, and everything orthogonal to both.
+# :::
+#
+# :::{dropdown} Proof
+# $S_Z$ is symmetric with the eigenvalues $1$, $1-2\varepsilon$ and $0$ on these spaces. Equal values give $D=0$, so
+# $P=(I-\hat\gamma S_Z)^{-2}$. $\square$
+# :::
+#
+# With $\varepsilon=0.01$ and $\hat\gamma=0.9$ the two are $100$ and $1/0.118^2\approx72$: "all values up" and "this
+# group up, that group down" are nearly equally easy. In general each slowly mixing direction
+# is fast to learn, which is no defect: values in a world of two rooms *do* differ by room. But formula
+# {eq}`eq-implicit-values-leading` is then of no use until $1-\hat\gamma\ll2\varepsilon$.
+
+# %% tags=["hide-input"]
+mixings = torch.tensor([0.5, 0.1, 0.01, 0.001], **like)
+group_gaps = torch.logspace(-0.5, -4, 36, **like)
+groups = torch.stack([two_groups(e.item()) for e in mixings])  # (mixings, 12, 12)
+group_P = implicit.weight_space_preconditioner(
+    groups[:, None].expand(-1, len(group_gaps), -1, -1).log(), torch.zeros(4, 36, 12, **like), 1 - group_gaps
+).matrix
+sign = torch.cat([torch.ones(6, **like), -torch.ones(6, **like)])
+first_value = group_gaps**-2
+second_value = (1 - (1 - group_gaps) * (1 - 2 * mixings[:, None])) ** -2
+rank_one = first_value[:, None, None] * torch.ones(12, 12, **like) / 12
+
+
+def closed_form(second):
+    other = (second[..., None, None] - 1) * torch.outer(sign, sign) / 12
+    return torch.eye(12, **like) + rank_one - torch.ones(12, 12, **like) / 12 + other
+
+
+def apart(matrix):
+    return torch.linalg.matrix_norm(group_P - matrix, 2) / first_value
+
+
+ledger.check(
+    "implicit:beyond-two-groups",
+    "Two groups: P has the eigenvalues (1 − γ̂)⁻², (1 − γ̂(1 − 2ε))⁻² and 1",
+    measured=apart(closed_form(second_value)),
+    criterion=identity("‖P − closed form‖/‖P‖", condition=2 / group_gaps.min().item()),
+    control=control(
+        "1 for the second eigenvalue, ε < 1/2", apart(closed_form(torch.ones_like(second_value)))[1:]
+    ),
+    expected="holds",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The rank-one picture needs a discount closer to one than the chain is to falling apart.** Relative error of the leading term for two groups and several chances of changing the group. The error becomes small only to the left of the dots, where $1-\\hat\\gamma$ equals the spectral gap $2\\varepsilon$. What breaks it (dashed): one change in a thousand steps.", "name": "fig-implicit-values-groups"}, "image": {"alt": "Rising curves on logarithmic axes from small errors at the left to near one at the right. The fewer the changes of group, the farther left the curve has to go before it falls; a dashed curve stays near one over most of the axis."}}
+fig, ax = figures.subplots(size=(6.0, 4.0))
+lead_error = apart(rank_one)
+for i, mixing in enumerate(mixings.tolist()[:-1]):
+    ax.plot(group_gaps, lead_error[i], marker="", label=f"$\\varepsilon={mixing:g}$")
+    if mixing < 0.5:
+        nearest = (group_gaps / (2 * mixing)).log().abs().argmin()
+        ax.plot(group_gaps[nearest], lead_error[i, nearest], "o", color="black", **every)
+figures.line_control(ax, group_gaps, lead_error[-1], label="$\\varepsilon=0.001$")
+ax.set(xscale="log", yscale="log", xlabel="$1-\\hat\\gamma$", ylabel="relative error of the leading term")
+ax.legend(fontsize=8)
+plt.show()
+
+# %% [markdown]
+# ## What "$n$ times faster" means
+#
+# The source reads its results as follows: where the common error dominates, the implicit model converges roughly $n$ times
+# faster, a rate of $(1-\hat\gamma)^{-2}$ against $1/n$. Two readings have to be kept apart.
+#
+# **At a common step size the factor is $n\,c_v/(1-\hat\gamma)^2$.** Tabular, $X=I$: the common error falls at the rate
+# $\eta c_v/(1-\hat\gamma)^2$ against $\eta/n$. For an untrained chain, $Z=0$ and equal values, $v$ is uniform, $c_v=1/n$, and the factor is
+# $(1-\hat\gamma)^{-2}$ for *every* $n$. No $n$ is gained. And a common step size is not a fair race: for a large
+# $\hat\gamma$ it is the implicit model that becomes unstable first, as $\lVert P\rVert$ grows in the same way.
+#
+# **Each at its own best step, for one step.** Let a model's step move $\beta$ by $-\eta Ph_B$ with a fixed $P$, and
+# choose $\eta$ to make the expected loss after it least.
+#
+# :::{prf:proposition} The fair one-step race
+# :label: implicit-claim-n-fold-speed
+# Let $X=I$. The best expected relative decrease of the loss in one step is
+#
+# $$
+# \begin{aligned}
+# \rho(P)&=\max_\eta\frac{-\mathbb E[\Delta\mathcal L]}{\mathcal L}\\
+# &=\cos^2\angle(h,Ph)\;\frac{\lVert\mathbb E\,Ph_B\rVert^2}{\mathbb E\lVert Ph_B\rVert^2} .
+# \end{aligned}
+# $$
+#
+# For the explicit model it is $b/n$. For the implicit one at $Z=0$ and $\beta$ constant it depends on the residual only through
+# $x=\frac1n\sum_i(r_i/\bar r-1)^2$, the squared relative spread of its entries around their mean $\bar r\neq0$, and as $\hat\gamma\to1$ it tends to
+#
+# $$\rho=\frac1{(1+x)\bigl(1+\frac{n-b}{n-1}\,\frac xb\bigr)} .$$
+# :::
+#
+# *The key step.* The expected loss is a parabola in $\eta$; its best value is the square of the slope over the curvature.
+#
+# :::{dropdown} Proof
+# 1. $\mathbb E[\Delta\mathcal L]=-\frac\eta nh^\top Ph+\frac{\eta^2}2\mathbb E\lVert Ph_B\rVert^2$. The least value is
+#    $-(h^\top Ph)^2/(2n^2\,\mathbb E\lVert Ph_B\rVert^2)$. Divide by $\mathcal L=\frac12\lVert h\rVert^2$ and insert
+#    $\mathbb E\,Ph_B=Ph/n$.
+# 2. *Explicit.* The cosine is one, and the ratio of moments is $n/b$ by {prf:ref}`implicit-cor-2` below.
+# 3. *Implicit.* At $Z=0$, $S_Z=\mathbf 1\mathbf 1^\top/n$ and $D=0$, so $P=I+\kappa\mathbf 1\mathbf 1^\top/n$ with
+#    $\kappa=(1-\hat\gamma)^{-2}-1$. With $\bar r=1$ (scale does not matter): $h^\top Ph=n(1+x+\kappa)$, $\lVert Ph\rVert^2=n((1+\kappa)^2+x)$, and
+#    $\lVert Pe_i\rVert^2=1+(2\kappa+\kappa^2)/n$ for every unit vector $e_i$. All depends on $x$ alone. Let $\kappa\to\infty$: the squared cosine becomes $1/(1+x)$, and the ratio of
+#    moments $1+\frac{n-b}{n-1}\frac xb$ by {prf:ref}`implicit-thm-5`. $\square$
+# :::
+#
+# With a flat residual, $x=0$, the implicit model removes all of the error in one step, and the explicit one $b/n$ of it: *here* is the factor of order $n$.
+# For one sample a step, $b=1$, it is $n$ itself; the check takes "roughly" as "within ten per cent".
+# At $\beta=0$, $Z=0$ the logits do not move at all ({eq}`eq-implicit-values-gradient`), so the race is exact for the real model.
+#
+# :::{admonition} Predict first
+# :class: tip
+# Ten states, batches of five, and a residual whose entries spread three times as much as their mean. Who wins?
+# :::
+
+
+# %%
+def race(P, shares, b):  # shares: the vectors r_i x_i, (..., n, d)
+    h, moved = shares.sum(-2), shares @ P  # P is symmetric
+    n = shares.shape[-2]
+    progress = (h * moved.sum(-2) / n).sum(-1) ** 2  # slope in eta, squared
+    return progress / pair_sum(moved, n, b) / h.square().sum(-1)
+
+
+def fresh_chain(n, discount):  # no logits yet, all values zero
+    u, Z = torch.zeros(n, **like), torch.zeros(n, n, **like)
+    return implicit.weight_space_preconditioner(Z, u, discount)
+
+
+# %% tags=["hide-input"]
+def spread_residual(n, spread):  # mean one, standard deviation exactly as asked
+    z = torch.randn(n, generator=run.generator(f"residual {n}"), dtype=run.dtype)
+    z = (z - z.mean()) / (z - z.mean()).square().mean().sqrt()
+    return 1 + torch.as_tensor(spread, **like)[..., None] * z
+
+
+def implicit_progress(n, b, spread, discount=0.9):
+    return race(fresh_chain(n, discount).matrix, torch.diag_embed(spread_residual(n, spread)), b)
+
+
+sizes = run.pick(smoke=[10, 100], book=[10, 100, 400], paper=[10, 100, 400])
+
+
+def advantage(spread, b=1):  # over the explicit model, divided by n / b
+    return torch.stack([implicit_progress(k, b, spread) for k in sizes])
+
+
+ledger.check(
+    "implicit:claim-n-fold-speed",
+    "Flat residual, each model at its best step, one sample: n times the progress",
+    measured=advantage(0.1),
+    criterion=between("(implicit progress/explicit progress)/n", 0.9, 1.0),
+    control=control("a residual that spreads three times its mean", advantage(3.0)),
+    expected="reproduced",
+    claim="experiment",
+    show="card",
+)
+
+
+def common_step(rate):  # advantage along 1 at one step size, over a claimed one
+    rates = []
+    for k in sizes:
+        ones = torch.ones(k, **like)
+        rates.append((ones @ fresh_chain(k, 0.9).matrix @ ones) / k / rate(k))
+    return torch.stack(rates) - 1
+
+
+ledger.check(
+    "implicit:beyond-common-step",
+    "At a common step an untrained chain gains (1 − γ̂)⁻² at every n, not n times that",
+    measured=common_step(lambda k: 0.1**-2),
+    criterion=identity("gain along 1/(1 − γ̂)⁻² − 1", condition=200),
+    control=control("n(1 − γ̂)⁻²", common_step(lambda k: k * 0.1**-2)),
+    expected="holds",
+)
+
+# %% [markdown]
+# To be sure that the formula describes the model and not its linearization, the best step is taken for real: all
+# batches, the update of $u$ *and* $Z$, the loss afterwards.
+
+# %% tags=["hide-input"]
+small_n, small_b = 10, 5
+small = all_batches(small_n, small_b)
+spreads = torch.tensor([0.03, 0.1, 0.3, 1.0, 3.0], **like)
+drawn = spread_residual(small_n, spreads)  # (spreads, n)
+pulls = torch.zeros(len(spreads), len(small), small_n, **like)
+pulls.scatter_(-1, small.expand(len(spreads), -1, -1), 1.0)
+pulls = pulls * drawn[:, None] / small_b  # h_B for every batch
+start_u, start_Z = torch.zeros_like(pulls), torch.zeros(*pulls.shape, small_n, **like)
+latent_u, latent_Z = pull_back(start_u, start_Z, pulls, 0.9)
+P_small = fresh_chain(small_n, 0.9).matrix
+slopes = (drawn * (drawn @ P_small)).sum(-1) / small_n
+best = slopes / pair_sum(torch.diag_embed(drawn) @ P_small, small_n, small_b)
+after = implicit.reward_chain_value(
+    start_u - best[:, None, None] * latent_u, start_Z - best[:, None, None, None] * latent_Z, 0.9
+)
+enumerated = 1 - (drawn[:, None] + after).square().sum(-1).mean(1) / drawn.square().sum(-1)
+x = spreads**2
+
+
+def progress_formula(x, n, b, kappa, replacement=False):  # the proof's step 3, before the limit
+    own = (1 + (2 * kappa + kappa**2) / n) * (1 + x)  # mean of the squared |P e_i r_i|
+    common = (1 + kappa) ** 2 + x  # |P h|^2 / n
+    moment = (own * (n - b) + common * (b - 1)) / ((n - 1) * b)
+    if replacement:
+        moment = own / b + (1 - 1 / b) * common / n
+    return (1 + x + kappa) ** 2 / (n * (1 + x) * moment)
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "implicit:beyond-race-formula",
+    "The best step of the real model, over all batches, makes the progress of the formula",
+    measured=enumerated / progress_formula(x, small_n, small_b, 99.0) - 1,
+    criterion=identity("progress enumerated/formula − 1", condition=1e4),
+    control=control(
+        "batches drawn with replacement",
+        enumerated / progress_formula(x, small_n, small_b, 99.0, replacement=True) - 1,
+    ),
+    expected="holds",
+)
+counts = torch.logspace(4, 10, 7, **like)
+share = (counts - 5) / (counts - 1)
+lift = 1 + share / 5
+crossing = (-lift + (lift**2 + 4 * share / 5 * (counts / 5 - 1)).sqrt()) / (2 * share / 5)  # the x of a draw
+ledger.check(
+    "implicit:beyond-race-crossover",
+    "The implicit model wins until the spread √x is about n^{1/4}",
+    measured=statistics.log_log_slope(counts, crossing.sqrt()),
+    criterion=exponent("p of the spread at a draw ~ n^p", 0.25, neighbours=(0.0, 0.5)),
+    control=control(
+        "without the batch factor", lambda: statistics.log_log_slope(counts, (counts / 5 - 1).sqrt())
+    ),
+    expected="holds",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Who wins depends on one number, the spread of the residual.** Share of the loss that one step removes in expectation, each model at its best step size, batches of five, untrained chain, discount 0.9. Top: a hundred states; the implicit model wins from a flat residual up to a spread of about three. Bottom: ten states; dots are the real model over all batches. What breaks it: beyond the crossing the explicit model (dashed) wins, for ten states already near a spread of one.", "name": "fig-implicit-values-race"}, "image": {"alt": "Two panels. In each a curve starts near one for small spreads and falls steeply, crossing a flat dashed line: far to the right in the upper panel, near one in the lower, where dots lie on the curve."}}
+fig, axes = figures.subplots(2, 1, size=(5.8, 6.4), sharex=True)
+dial = torch.logspace(-2, 1.3, 80, **like)
+for ax, states in zip(axes, (100, 10), strict=True):
+    ax.plot(dial, progress_formula(dial**2, states, 5, 99.0), marker="", label="implicit")
+    role = "what breaks it"
+    figures.line_control(ax, dial, torch.full_like(dial, 5 / states), label="explicit wins below", role=role)
+    ax.set(xscale="log", ylabel="share of the loss", title=f"{states} states", ylim=(0, 1.05))
+axes[1].plot(spreads, enumerated, "o", label="all batches, real step", **every)
+axes[1].set(xlabel="relative spread $\\sqrt{x}$ of the residual")
+for ax in axes:
+    ax.legend(fontsize=8)
+plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-implicit-values-race",
+    {
+        "spread": dial,
+        "implicit_100": progress_formula(dial**2, 100, 5, 99.0),
+        "implicit_10": progress_formula(dial**2, 10, 5, 99.0),
+    },
+)
+
+# %% [markdown]
+# :::{dropdown} Answer
+# The explicit model, by far: it removes half of the loss, whatever the residual. The implicit one spends its step on
+# the common part, which is a tenth of the squared error here, and pays for it with noise.
+# :::
+#
+# **The crossing.** Set the limit equal to $b/n$: $(1+x)(1+\frac{n-b}{n-1}\frac xb)=n/b$. For many states the solution is $x\approx\sqrt n$, so the implicit model
+# wins as long as the spread $\sqrt x$ is below about $n^{1/4}$. For a hundred states that is three times the mean; for ten states and
+# batches of five it is hardly one.
+#
+# So the source's reading is right, and conditional: *one* step, a residual nearly constant, the step size tuned. After that
+# step the common part is gone, and what remains has mean near zero. The advantage has used itself up.
+#
+# Two more sentences of the source belong here. **A larger $\hat\gamma$ accentuates the effect**: at fixed $\beta$, $Z$ and
+# $\eta$ the common rate grows by more than a hundredfold from $\hat\gamma=0.5$ to $0.99$. At the largest stable step it hardly
+# changes, since that step falls as $(1-\hat\gamma)^2$. **Residuals of equal sign and size favour the implicit model**: in
+# trained-looking chains, with random logits and values and residuals within a factor of three of each other, it still wins the race, and loses it if the residuals
+# are shifted to mean zero.
+
+
+# %% tags=["hide-input"]
+def common_rate(discount, step=lambda P: 1.0):  # first-order rate along 1 at fixed beta and Z, tabular
+    P = implicit.weight_space_preconditioner(Z, beta, discount).matrix
+    return P.mean(-1).sum(-1) * step(P)
+
+
+def stable(P):  # the largest stable step of the linearized full-batch model
+    return 2 / torch.linalg.eigvalsh(P)[..., -1]
+
+
+ledger.check(
+    "implicit:claim-larger-eta",
+    "From γ̂ = 0.5 to 0.99 the common rate grows more than a hundredfold at one step size",
+    measured=common_rate(0.99) / common_rate(0.5),
+    criterion=at_least("rate at γ̂ = 0.99/rate at γ̂ = 0.5", 100.0),
+    control=control("each at its largest stable step", common_rate(0.99, stable) / common_rate(0.5, stable)),
+    expected="reproduced",
+    claim="experiment",
+    seeds=seeds,
+)
+
+
+def balanced_problem(seed):
+    source = run.generator("balanced", seed=seed)
+    draw = torch.rand(30, generator=source, dtype=run.dtype)
+    value = torch.randn(30, generator=source, dtype=run.dtype)
+    return 1 + 2 * draw, value, torch.randn(30, 30, generator=source, dtype=run.dtype)
+
+
+same_sign, values, logits = ensembles.stack_over_seeds(balanced_problem, seeds)
+trained = implicit.weight_space_preconditioner(logits, values, 0.95).matrix
+centred = same_sign - same_sign.mean(-1, keepdim=True)
+ledger.check(
+    "implicit:claim-balanced-residuals",
+    "Residuals of one sign within a factor of three: the implicit model wins the race",
+    measured=race(trained, torch.diag_embed(same_sign), 3) / (3 / 30),
+    criterion=at_least("implicit progress/explicit progress", 1.0),
+    control=control(
+        "the same residuals shifted to mean zero", race(trained, torch.diag_embed(centred), 3) * 10
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=seeds,
+)
+
+# %% [markdown]
+# ## How noisy is a step?
+#
+# The race contained a ratio of moments. By itself it says how much of a step is signal: one for a step without
+# noise, large for a step that is mostly noise. Its form is that of any mean of a sample.
+#
+# :::{prf:theorem} Second moment over squared mean
+# :label: implicit-thm-5
+# A batch of $b$ out of $n$ moves the weights by $-\eta$ times the mean of vectors $V_i$, $i\in B$. If $\sum_iV_i\ne0$,
+#
+# $$
+# \begin{aligned}
+# \frac{\mathbb E\lVert\Delta\beta\rVert^2}{\lVert\mathbb E\Delta\beta\rVert^2}&=\frac{n(b-1)}{b(n-1)}+\frac{n(n-b)}{b(n-1)}\,q\\
+# &=1+\frac{n-b}{n-1}\,\frac{nq-1}b,\\
+# q&=\frac{\sum_i\lVert V_i\rVert^2}{\lVert\sum_iV_i\rVert^2}.
+# \end{aligned}
+# $$
+#
+# 1. Explicit: $V_i=r_ix_i$, exactly.
+# 2. Implicit, to first order in $\eta$: $V_i=r_iPx_i$; for fixed $(\beta,Z)$ and $\mathbf 1^\top h\ne0$, as $\hat\gamma\to1$,
+#    $q=\sum_is_i^2/\bigl(\sum_is_i\bigr)^2+O(1-\hat\gamma)$ with the numbers $s_i=\langle\mathbf 1,r_ix_i\rangle$.
+# :::
+#
+# *The key step.* A sample is in the batch with probability $b/n$, two are with probability $\frac{b(b-1)}{n(n-1)}$. Near $\hat\gamma=1$ all
+# $V_i$ are multiples of $\mathbf 1$, and numbers of one sign do not cancel.
+#
+# :::{dropdown} Proof
+# 1. $\mathbb E\lVert\sum_BV_i\rVert^2=\frac bn\sum\lVert V_i\rVert^2+\frac{b(b-1)}{n(n-1)}\bigl(\lVert\sum V_i\rVert^2-\sum\lVert V_i\rVert^2\bigr)$, and
+#    $\mathbb E\sum_BV_i=\frac bn\sum V_i$. Divide.
+# 2. The second form is the first rearranged: $\frac{n(b-1)}{b(n-1)}=1-\frac{n-b}{b(n-1)}$.
+# 3. By {eq}`eq-implicit-values-leading` $(1-\hat\gamma)^2V_i=c_v\mathbf 1\langle\mathbf 1,r_ix_i\rangle+O(1-\hat\gamma)$; the factor
+#    $c_v^2d$ cancels in $q$, and the denominator does not vanish as $\mathbf 1^\top h\ne0$. $\square$
+# :::
+#
+# The source calls the ratio "variance over squared mean"; the variance itself gives this ratio minus one.
+
+# %% tags=["hide-input"]
+moved_shares = shares @ far.matrix  # (gaps, seeds, n, d)
+
+
+def moment_ratio(V, b):  # the theorem's formula
+    n = V.shape[-2]
+    q = V.square().sum((-2, -1)) / V.sum(-2).square().sum(-1)
+    return 1 + (n - b) / (n - 1) * (n * q - 1) / b
+
+
+def enumerated_ratio(V, batches):  # mean over all batches
+    means = V[..., batches, :].mean(-2)
+    return means.square().sum(-1).mean(-1) / means.mean(-2).square().sum(-1)
+
+
+seen = enumerated_ratio(moved_shares, batches)
+ones_part = shares.sum(-1, keepdim=True)  # <1, r_i x_i>
+ledger.check(
+    "implicit:thm-5",
+    "Implicit: the moment ratio tends to that of the numbers ⟨1, r_i x_i⟩, up to 1 − γ̂",
+    measured=statistics.log_log_slope(gaps, typical((seen - moment_ratio(ones_part, b)).abs())),
+    criterion=exponent("p of |ratio − limit| ~ (1 − γ̂)^p", 1.0, neighbours=(0.0, 2.0)),
+    control=control(
+        "the explicit ratio as the limit",
+        lambda: statistics.log_log_slope(gaps, typical((seen - moment_ratio(shares, b)).abs())),
+    ),
+    expected="holds",
+    seeds=seeds,
+    show="card",
+)
+
+
+def with_replacement(V, b):
+    n = V.shape[-2]
+    q = V.square().sum((-2, -1)) / V.sum(-2).square().sum(-1)
+    return 1 + (n * q - 1) / b
+
+
+both = torch.cat([moved_shares, shares[None]])  # implicit at every discount, and explicit
+ledger.check(
+    "implicit:beyond-exact-ratio",
+    "Explicit, and implicit at every discount: the ratio is the formula with V_i = r_i P x_i",
+    measured=enumerated_ratio(both, batches) / moment_ratio(both, b) - 1,
+    criterion=identity("ratio over all batches/formula − 1", condition=10),
+    control=control(
+        "sampling with replacement", enumerated_ratio(both, batches) / with_replacement(both, b) - 1
+    ),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% [markdown]
+# :::{prf:corollary} Explicit, tabular
+# :label: implicit-cor-2
+# If the features are one-hot and every state appears exactly once, the explicit ratio is $n/b$, whatever the residual.
+# :::
+#
+# :::{dropdown} Proof
+# $V_i=r_ie_i$ are orthogonal, so $q=1$, and $1+\frac{(n-b)(n-1)}{(n-1)\,b}=\frac nb$. $\square$
+# :::
+#
+# Once each: with repeated states the ratio differs from $n/b$. Trajectories repeat states, and so do the data of the next chapter.
+#
+# :::{prf:corollary} Implicit, tabular, residuals of one sign
+# :label: implicit-cor-3
+# Let each state appear once and $0<r_{\min}\le r_i\le r_{\max}$ with $\kappa=r_{\max}/r_{\min}$. As $\hat\gamma\to1$ the implicit ratio is at most, up to $O(1-\hat\gamma)$,
+#
+# $$1+\frac{(\kappa-1)^2}{4\,\kappa\,b}\;\le\;1+\frac{\kappa^2}b .$$
+# :::
+#
+# *The key step.* The ratio minus one is $\frac{n-b}{(n-1)b}$ times the squared relative spread $x$ of the residual: a spread is bounded by the range.
+#
+# :::{dropdown} Proof
+# 1. With $V_i\to r_i\mathbf 1$, $nq-1=x$.
+# 2. Sum $(r_{\max}-r_i)(r_i-r_{\min})\ge0$ over $i$ and divide by $n$: with the mean $\bar r$ and $a=r_{\min}$,
+#    $\frac1n\sum r_i^2\le(1+\kappa)a\bar r-\kappa a^2$.
+# 3. Divide by $\bar r^2$ and put $z=a/\bar r$: $1+x\le(1+\kappa)z-\kappa z^2\le(1+\kappa)^2/4\kappa$. Hence
+#    $x\le(\kappa-1)^2/4\kappa\le\kappa^2$, the last because $\kappa\ge1$. $\square$
+# :::
+#
+# The right-hand bound is the source's, with its constant made explicit; the left one cannot be improved uniformly in $n$ (two values in
+# the right proportion reach it). **A balanced residual makes the noise independent of $n$**, where the explicit model has $n/b$.
+
+
+# %% tags=["hide-input"]
+def one_hot_ratio(r, b, P=None):
+    V = torch.diag_embed(r)
+    return moment_ratio(V if P is None else V @ P, b)
+
+
+draws = run.pick(smoke=200, book=2000, paper=20000)
+source = run.generator("ratios")
+spans = torch.exp(3 * torch.rand(draws, 1, generator=source, dtype=run.dtype))
+r = 1 + (spans - 1) * torch.rand(draws, 20, generator=source, dtype=run.dtype)
+kappa = r.amax(-1) / r.amin(-1)
+limit_ratio = moment_ratio(r[..., None], 4)
+mixed = torch.ones(20, **like)
+mixed[:9] = -1.0
+ledger.check(
+    "implicit:cor-3",
+    "Residuals of one sign: the limiting ratio is at most 1 + κ²/b",
+    measured=1 + kappa**2 / 4 - limit_ratio,
+    criterion=inequality("1 + κ²/b − ratio"),
+    control=control("residuals of size one and mixed signs", 1 + 1 / 4 - moment_ratio(mixed[:, None], 4)),
+    expected="holds",
+)
+extreme = torch.ones(1000, 1, **like)
+extreme[:200] = 4.0  # two values, a fifth of them the larger: the worst case of kappa = 4
+
+
+def sharp_margin(kappa, ratio, b, factor):
+    return 1 + (kappa - 1) ** 2 / (factor * kappa * b) - ratio
+
+
+ledger.check(
+    "implicit:beyond-sharp-spread",
+    "Sharper: the limiting ratio is at most 1 + (κ − 1)²/(4κb)",
+    measured=torch.cat(
+        [sharp_margin(kappa, limit_ratio, 4, 4), sharp_margin(4.0, moment_ratio(extreme, 4), 4, 4)[None]]
+    ),
+    criterion=inequality("1 + (κ − 1)²/(4κb) − ratio"),
+    control=control("5 in the place of 4, two values", sharp_margin(4.0, moment_ratio(extreme, 4), 4, 5)),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+once = torch.randn(6, 12, generator=source, dtype=run.dtype)
+twice = (
+    torch.diag_embed(torch.ones(6, **like)).repeat(2, 1)[None]
+    * (1 + once[:, :6].abs()).repeat(1, 2)[..., None]
+)
+ledger.check(
+    "implicit:cor-2",
+    "Explicit, each state once: the ratio is n/b, over all batches",
+    measured=enumerated_ratio(torch.diag_embed(once), all_batches(12, 3)) / 4 - 1,
+    criterion=identity("ratio/(n/b) − 1", condition=10),
+    control=control("six states, each twice", enumerated_ratio(twice, all_batches(12, 3)) / 4 - 1),
+    expected="holds",
+)
+lengths = run.pick(smoke=[10, 30], book=[10, 30, 100], paper=[10, 100, 400])
+two_to_one = [1 + torch.rand(k, generator=source, dtype=run.dtype) for k in lengths]
+ledger.check(
+    "implicit:claim-variance-advantage",
+    "Residuals within a factor of two: one bound on the implicit ratio for all n",
+    measured=torch.stack([one_hot_ratio(r, 2, fresh_chain(len(r), 0.99).matrix) for r in two_to_one]),
+    criterion=at_most("ratio for b = 2", 1 + 2**2 / 2, bound_symbols="1 + κ²/b"),
+    control=control("the explicit ratio", torch.stack([one_hot_ratio(r, 2) for r in two_to_one])),
+    expected="holds",
+)
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Balanced residuals make quiet steps.** Second moment over squared mean of one update for twelve states, by enumeration of all batches of each size. The explicit model has $n/b$ whatever the residual; the implicit one (discount 0.99, untrained chain) stays near one if the residuals lie within a factor of two. What breaks it (dashed): residuals of equal size and mixed signs.", "name": "fig-implicit-values-ratio"}, "image": {"alt": "Three curves against batch size on a logarithmic axis. The explicit one falls from twelve to one, the implicit one lies just above one throughout, and a dashed one starts above both and falls to one only for the full batch."}}
+twelve = torch.linspace(1, 2, 12, **like)
+signs = torch.ones(12, **like)
+signs[:5] = -1.0
+P_twelve = fresh_chain(12, 0.99).matrix
+batch_sizes = list(range(1, 13))
+
+
+def by_size(V):
+    return [enumerated_ratio(V, all_batches(12, size)).item() for size in batch_sizes]
+
+
+fig, ax = figures.subplots(size=(6.0, 3.9))
+ax.plot(batch_sizes, by_size(torch.diag_embed(twelve)), label="explicit", **every)
+ax.plot(batch_sizes, by_size(torch.diag_embed(twelve) @ P_twelve), label="implicit", **every)
+figures.line_control(
+    ax, batch_sizes, by_size(torch.diag_embed(signs) @ P_twelve), label="mixed signs, implicit"
+)
+ax.set(yscale="log", xlabel="batch size $b$", ylabel="second moment / squared mean")
+ax.legend(fontsize=8)
+plt.show()
+
+# %% [markdown]
+# ## Where the data are silent
+#
+# {prf:ref}`implicit-cor-1` says that the loss reaches its minimum, not *which* minimizer is found if there are many. Let half of twelve states never be
+# visited, and let all true values be one. The explicit model leaves the unvisited values at their start, zero, for ever. The implicit model
+# moves all states along $\mathbf 1$: at the start the unvisited ones follow at the speed
+# $a/(1+a)$ of the others, $a=\frac12\bigl((1-\hat\gamma)^{-2}-1\bigr)$, which is $0.98$ for $\hat\gamma=0.9$. They end almost
+# where they should, although no datum mentions them (the check asks for errors below a tenth). This is not speed
+# but *generalization*. How much of the gain in experiments it explains is a question of
+# {chapter}`Value learning <parameterization/value_learning>`.
+
+# %% tags=["hide-input"]
+visited = torch.eye(12, **like)[:6]
+targets = torch.ones(6, **like)
+silent = latent_gradient(visited, targets, 0.9)
+start_theta = torch.zeros(12 + 144, **like)
+ended = flows.gradient_flow(
+    lambda theta, t: -silent(theta, 0), start_theta, [0.0, 20.0], rtol=1e-8, atol=1e-10, method="LSODA"
+)
+learned = implicit.reward_chain_value(*unpack(ended.values[-1], 12), 0.9)
+ledger.check(
+    "implicit:beyond-unvisited",
+    "All values one, half of the states unvisited: the implicit model fills them in",
+    measured=(learned - 1).abs(),
+    criterion=at_most("|β_i − 1|, all states", 0.1),
+    control=control("the explicit model, unvisited states", torch.ones(6, **like)),
+    expected="reproduced",
+    rtol=1e-4,
+    claim="experiment",
+)
+
+# %% [markdown]
+# ## Checks behind this page
+#
+# Definitions and formulas used on the way, each checked as one row.
+
+# %% tags=["hide-input"]
+T = Z[0].softmax(-1)
+R = beta[0]
+long_run = torch.linalg.solve(torch.eye(d, **like) - 0.9 * T, R)
+powers = torch.stack([torch.linalg.matrix_power(T, k) @ R for k in range(400)])
+
+
+def return_gap(first):  # discounted sum of expected rewards, the first one discounted `first` times
+    return ((0.9 ** torch.arange(first, 400 + first, **like)) @ powers - long_run) / long_run.abs().max()
+
+
+ledger.check(
+    "implicit:eq-1",
+    "The sum of discounted expected rewards solves the one-step recursion",
+    measured=return_gap(0),
+    criterion=identity("Σγ^k T^k R − (I − γT)⁻¹R, relative", condition=20),
+    control=control("the first reward already discounted", return_gap(1).abs().max()),
+    expected="holds",
+)
+
+
+def reached(discount, mistaken=0.0):
+    u = latent_rewards(beta, Z, discount + mistaken)
+    return (implicit.reward_chain_value(u, Z, discount) - beta).abs().amax(-1) / beta.abs().amax(-1)
+
+
+ledger.check(
+    "implicit:claim-onto-reparameterization",
+    "u = Aβ reaches any weights β with any logits",
+    measured=reached(0.9),
+    criterion=identity("‖A⁻¹(Aβ) − β‖/‖β‖", condition=20),
+    control=control("u for another discount", reached(0.9, 0.05)),
+    expected="holds",
+    seeds=seeds,
+)
+exact = implicit.reward_chain_value(u, Z, discount)
+swept = torch.stack([implicit.unrolled_value(u, Z, discount, K, start=exact + 1) for K in range(1, 21)])
+decay = discount ** torch.arange(1, 21, **like)[:, None, None]
+ledger.check(
+    "implicit:eq-2",
+    "A sweep shrinks a common error of the values by exactly γ̂",
+    measured=(swept - exact) / decay - 1,
+    criterion=identity("(β_K − β)/γ̂^K − 1, from β_0 = β + 1", condition=1e3, size=10),
+    control=control("one sweep more", (swept - exact) / (discount * decay) - 1),
+    expected="holds",
+    seeds=seeds,
+)
+
+# %% tags=["hide-input"]
+far_off = implicit.reward_chain_value(u, Z, 0.95)
+
+
+def solver_gradients(h, transpose=True):  # autograd through the linear solve against one solve of ours
+    one, two = u.clone().requires_grad_(), Z.clone().requires_grad_()
+    reference = torch.autograd.grad(by_solver(one, two, 0.95), (one, two), h)
+    A = torch.eye(d, **like) - 0.95 * Z.softmax(-1)
+    w = torch.linalg.solve(A.mT if transpose else A, h[..., None])
+    pull = 0.95 * w * Z.softmax(-1) * (far_off[:, None] - Z.softmax(-1) @ far_off[..., None])
+    return torch.stack(
+        [
+            (w[..., 0] - reference[0]).norm() / reference[0].norm(),
+            (pull - reference[1]).norm() / reference[1].norm(),
+        ]
+    )
+
+
+ledger.check(
+    "implicit:claim-implicit-differentiation",
+    "One transposed solve gives the gradients in u and Z that autograd finds through the solver",
+    measured=solver_gradients(h),
+    criterion=identity("relative difference of the gradients", condition=40),
+    control=control("A in the place of its transpose", solver_gradients(h, transpose=False)),
+    expected="holds",
+    seeds=seeds,
+)
+G = jacrev(lambda z: z.softmax(-1))(Z[0, 0])  # d S_kj / d Z_kl
+s = Z[0, 0].softmax(-1)
+direction = torch.randn(d, d, generator=run.generator("direction"), dtype=run.dtype)
+
+
+def transposed_inverse(Z):
+    return torch.linalg.inv(torch.eye(d, **like) - discount * Z.softmax(-1))
+
+
+_, inverse_moves = jvp(transposed_inverse, (Z[0],), (direction,))
+softmax_moves = S[0] * (direction - (S[0] * direction).sum(-1, keepdim=True))
+inverse = P.inverse[0]
+
+
+def formula_gaps(factor):
+    jacobian = torch.diag(s) - torch.outer(s, s) * factor
+    moved = factor * discount * inverse @ softmax_moves @ inverse
+    spread = torch.stack([(G @ beta[0]).square().sum() - P.spread[0, 0] * factor])
+    return torch.stack([(G - jacobian).abs().max(), (inverse_moves - moved).abs().max(), spread.abs().max()])
+
+
+ledger.check(
+    "implicit:claim-gradient-formulas",
+    "Derivative of the softmax, of A⁻¹, and D_kk = ‖G_kβ‖², against automatic differentiation",
+    measured=formula_gaps(1.0),
+    criterion=identity("largest difference", condition=100, size=10),
+    control=control("one more factor γ̂", formula_gaps(discount)),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+net = torch.randn(3, 3 * (d + d * d), generator=run.generator("net"), dtype=run.dtype) / 3
+seen_input = torch.randn(3, generator=run.generator("input"), dtype=run.dtype)
+
+
+def latent_model(net):  # rewards and logits that depend on the input
+    u, Z = unpack(torch.tanh(seen_input @ net).unflatten(0, (3, d + d * d)).mean(0), d)
+    return u, Z
+
+
+def estimate(net):
+    return X[0, 0] @ implicit.reward_chain_value(*latent_model(net), 0.9)
+
+
+chain_rule = jacrev(lambda net: pack(*latent_model(net)))(net)  # (d + d^2, 3, ...)
+latent = pack(*pull_back(*latent_model(net), X[0, 0], 0.9))
+slope_net = torch.func.grad(estimate)(net)
+ledger.check(
+    "implicit:claim-state-dependent-model",
+    "A model that reads the input adds its Jacobian, nothing else",
+    measured=torch.einsum("k,kij->ij", latent, chain_rule) - slope_net,
+    criterion=identity("difference of the gradients", condition=40, size=10),
+    control=control(
+        "the rewards' part alone",
+        (torch.einsum("k,kij->ij", latent[:d], chain_rule[:d]) - slope_net).abs().max(),
+    ),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+pairs = run.pick(smoke=200, book=2000, paper=20000)
+source = run.generator("midpoints")
+ends = torch.randn(2, pairs, d + d * d, generator=source, dtype=run.dtype)
+
+
+def excess_at_midpoint(values):  # loss at the middle minus mean of the ends, where positive
+    losses = [0.5 * residual(value, X[0], y[0]).square().sum(-1) for value in values]
+    return losses[2] - (losses[0] + losses[1]) / 2
+
+
+implicit_ends = [implicit.reward_chain_value(*unpack(e, d), 0.9) for e in (*ends, ends.mean(0))]
+explicit_ends = [e[:, :d] for e in (*ends, ends.mean(0))]
+ledger.check(
+    "implicit:claim-nonconvex",
+    "In (u, Z) some midpoints have more loss than the mean of the ends",
+    measured=excess_at_midpoint(implicit_ends).max(),
+    criterion=at_least("largest excess of the midpoint", 1e-6),
+    control=control("the loss in β", excess_at_midpoint(explicit_ends).max().clamp_min(0)),
+    expected="holds",
+)
+wild = torch.randn(pairs, d, d, generator=source, dtype=run.dtype)
+wild_beta = torch.randn(pairs, d, generator=source, dtype=run.dtype)
+wild_h = weight_gradient(wild_beta, X[0], y[0])
+
+
+def slope_ratio(S):  # |gradient in u| (1 + discount sqrt d) / |gradient in beta|
+    A = torch.eye(d, **like) - 0.9 * S
+    w = torch.linalg.solve(A.mT, wild_h[..., None])[..., 0]
+    return w.norm(dim=-1) / wild_h.norm(dim=-1) * (1 + 0.9 * math.sqrt(d))
+
+
+ledger.check(
+    "implicit:claim-stationary-global",
+    "The gradient in the rewards is at least 1/(1 + γ̂√d) of the gradient in the weights",
+    measured=slope_ratio((5 * wild).softmax(-1)) - 1,
+    criterion=inequality("(1 + γ̂√d)‖∇_u L‖/‖∇_β L‖ − 1"),
+    control=control("free numbers in place of the softmax", (slope_ratio(100 * wild) - 1).min()),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+table = torch.randn(n, generator=run.generator("table"), dtype=run.dtype)
+masks = torch.zeros(len(batches), n, **like).scatter_(-1, batches, 1.0)
+
+
+def mean_after(scale, eta=0.4):  # mean over all batches of r after a tabular explicit step
+    return (table - eta / b * masks * table).mean(0) - (1 - eta / scale) * table
+
+
+ledger.check(
+    "implicit:claim-explicit-rate",
+    "Tabular explicit: E r_{k+1} = (1 − η/n) r_k, over all batches",
+    measured=mean_after(n),
+    criterion=identity("difference of the two sides", size=10),
+    control=control("b in the place of n", mean_after(b)),
+    expected="holds",
+)
+wide_X = torch.randn(200, 12, 4, generator=source, dtype=run.dtype)
+
+
+def dimension_margin(d):  # ‖XXᵀ‖ d − ‖X1‖²
+    return torch.linalg.matrix_norm(wide_X, 2) ** 2 * d - wide_X.sum(-1).square().sum(-1)
+
+
+aligned = torch.ones(12, 4, **like)
+ledger.check(
+    "implicit:assumption-1",
+    "‖X1‖² ≤ d‖XXᵀ‖: the assumption on the features needs d of the order of n",
+    measured=dimension_margin(4),
+    criterion=inequality("d‖XXᵀ‖ − ‖X1‖²", size=100),
+    control=control("3 in the place of d = 4, equal rows", 3 * 48.0 - aligned.sum(-1).square().sum()),
+    expected="holds",
+)
+
+# %% tags=["hide-input"]
+rows = batches[5]
+plain_step = beta[0] - 0.1 * X[0, rows].T @ (X[0, rows] @ beta[0] - y[0, rows]) / b
+
+
+def batch_loss(beta, rows=rows):
+    return 0.5 * (X[0, rows] @ beta - y[0, rows]).square().mean()
+
+
+ledger.check(
+    "implicit:alg-explicit-sgd",
+    "The explicit batch step is a gradient step on the batch loss",
+    measured=plain_step - (beta[0] - 0.1 * torch.func.grad(batch_loss)(beta[0])),
+    criterion=identity("difference of the two steps", size=10),
+    control=control(
+        "the loss of another batch",
+        (plain_step - (beta[0] - 0.1 * torch.func.grad(batch_loss)(beta[0], batches[6]))).abs().max(),
+    ),
+    expected="holds",
+)
+stepped = pack(*step(u[0], Z[0], X[0, rows], y[0, rows], 0.1, discount))
+
+
+def latent_step(rows):
+    def loss(theta):
+        return batch_loss(by_solver(*unpack(theta, d), discount), rows)
+
+    theta = pack(u[0], Z[0])
+    return theta - 0.1 * torch.func.grad(loss)(theta)
+
+
+ledger.check(
+    "implicit:alg-implicit-sgd",
+    "The implicit batch step is a gradient step on the batch loss in (u, Z)",
+    measured=stepped - latent_step(rows),
+    criterion=identity("difference of the two steps", condition=20, size=10),
+    control=control("the loss of another batch", (stepped - latent_step(batches[6])).abs().max()),
+    expected="holds",
+)
+
+# %% [markdown]
+# :::{prf:assumption} Assumption on the features, in the source
+# :label: implicit-assumption-1
+# For some constants, $\lVert x_i\rVert=O(1)$, $\lVert XX^\top\rVert=O(1)$, and $\lVert X\mathbf 1\rVert^2$ is at least of the order of $n$.
+# :::
+#
+# As $\lVert X\mathbf 1\rVert^2\le d\,\lVert XX^\top\rVert$, it asks for at least about as many features as samples.
+# Every state once, $X=I$, satisfies it. Long trajectories through few states do not.
+#
+# ## Exercises
+#
+# :::{exercise} Two states by hand
+# :label: ex-implicit-values-hand
+# Let $d=2$, $Z=0$, $\beta=(a,-a)$. Compute $D$, $A^{-1}$ and $P$. For which $a$ is the *difference* of the two values
+# learned faster than their sum at $\hat\gamma=0.5$?
+# :::
+#
+# :::{solution} ex-implicit-values-hand
+# :class: dropdown
+# $S_Z\beta=0$ and $D_{kk}=2\cdot\frac14a^2=a^2/2$, so $I+\hat\gamma^2D=(1+\hat\gamma^2a^2/2)I$. $A^{-1}$ has the eigenvalue
+# $1/(1-\hat\gamma)$ on $(1,1)$ and $1$ on $(1,-1)$, hence $P$ has $(1+\hat\gamma^2a^2/2)$ times $(1-\hat\gamma)^{-2}$ and $1$. The factor is common to both: for no $a$.
+# :::
+#
+# :::{exercise} Predict the sweeps
+# :label: ex-implicit-values-sweeps
+# How many sweeps does unrolling need at $\hat\gamma=0.99$ for a gradient in the rewards that is right to one per cent, if one value is fitted?
+# :::
+#
+# :::{solution} ex-implicit-values-sweeps
+# :class: dropdown
+# $0.99^K\le0.01$, so $K\ge\ln100/(-\ln0.99)=458.2$: 459 sweeps, from whatever start.
+# :::
+#
+# :::{exercise} Change one line
+# :label: ex-implicit-values-line
+# In the race, replace the untrained chain by one whose states all lead to the first: `Z[:, 0] = 40`. At a common step size, by which factor does
+# the rate along $\mathbf 1$ for $h=\mathbf 1$ now exceed the explicit one at $n=10$, $\hat\gamma=0.9$? (Expected: 829; the leading term says 1000.)
+# :::
+#
+# :::{solution-start} ex-implicit-values-line
+# :class: dropdown
+# :::
+#
+# $A^{-\top}\mathbf 1=\mathbf 1+90\,e_1$, so $\mathbf 1^\top P\mathbf 1/10=(91^2+9)/10=829$. Now $v=e_1$ and $c_v=1$: the chain
+# dwells in one state, and the $n$-fold gain at a common step is real.
+
+# %% tags=["hide-cell"]
+sink_Z = torch.zeros(10, 10, **like)
+sink_Z[:, 0] = 40.0
+sink = implicit.weight_space_preconditioner(sink_Z, torch.zeros(10, **like), 0.9).matrix
+assert torch.allclose(sink.sum() / 10, torch.tensor(829.0, **like))
+
+# %% [markdown]
+# :::{solution-end}
+# :::
+#
+# :::{exercise} Break a proof
+# :label: ex-implicit-values-proof
+# Replace the softmax by $S_{kj}=Z_{kj}^2/\sum_lZ_{kl}^2$. Which steps of the proofs of {prf:ref}`implicit-thm-1` and {prf:ref}`implicit-cor-1` survive?
+# :::
+#
+# :::{solution} ex-implicit-values-proof
+# :class: dropdown
+# The rows are still distributions, so $A$, the bound $\lVert A\rVert\le1+\hat\gamma\sqrt d$ and, since the logits still act row by
+# row, $P=A^{-1}(I+\hat\gamma^2D)A^{-\top}$ with another $D\ge0$ survive. What needs a word is existence: $S$ is not defined where
+# a row of $Z$ vanishes. But $S$ does not change when a row is scaled, so the gradient is orthogonal to the row, and
+# along the flow its norm stays constant. Nothing breaks.
+# :::
+#
+# :::{exercise} Open
+# :label: ex-implicit-values-open
+# The common part is gone after a few steps. Find a schedule for $\hat\gamma$ (and $\eta$) that keeps the advantage of {numref}`fig-implicit-values-race` for
+# later directions. Known: {prf:ref}`implicit-beyond-two-groups` says which directions a chain amplifies, and $Z$ is trained as well; the source leaves the choice of
+# $\hat\gamma$ open.
+# :::
+#
+# ## What to remember
+#
+# 1. Values defined by an equation are differentiated by one transposed linear solve. $K$ unrolled sweeps miss $\hat\gamma^K$ of the gradient, even from the exact start.
+# 2. Implicit gradient flow is explicit flow with $P=A^{-1}(I+\hat\gamma^2D)A^{-\top}$, and $P$ is at least $(1+\hat\gamma\sqrt d)^{-2}$.
+# 3. Therefore it converges to a global minimum from everywhere, at a rate, along a path of finite length.
+# 4. Near $\hat\gamma=1$, $P$ is $c_v(1-\hat\gamma)^{-2}\mathbf 1\mathbf 1^\top$, if the chain mixes: common errors vanish first, with little noise.
+# 5. "$n$ times faster" is one step, tuned, on a flat residual. The dial is the spread of the residual, the crossing near $n^{1/4}$.
+#
+# **Further reading.** {cite}`tamar2016value` is the value iteration network. {cite}`bai2019deep` train through fixed points of whole networks, {cite}`fung2022jfb`
+# drop the inverse. {cite}`grimm2020value` ask which models have the right values. {cite}`jacot2018neural` is $JJ^\top$ for wide networks,
+# {cite}`karimi2016linear` the PL inequality. {chapter}`Value learning <parameterization/value_learning>` puts this page to the test.
+#
+# ## The ledger of this chapter
+
+# %% tags=["remove-input"]
+ledger.table()

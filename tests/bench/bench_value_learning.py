@@ -1,0 +1,62 @@
+"""What a run of value learning costs in a batch and by itself, in one process; the authors report 15 to 20 s a run."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from learning_dynamics import runs
+from learning_dynamics import value_learning as vl
+
+SEEDS, OFFSETS = 10, (0.0, 0.25, 0.5, 0.75, 1.0)
+CELLS = (
+    ("chain", "explicit", vl.BEST_EXPLICIT["chain"]),
+    ("chain", "implicit", vl.BEST_IMPLICIT["chain"][2]),
+    ("four_rooms", "explicit", vl.BEST_EXPLICIT["four_rooms"]),
+    ("four_rooms", "implicit", vl.BEST_IMPLICIT["four_rooms"][2]),
+)
+
+
+def seconds_a_run(domain: str, kind: str, eta: float) -> tuple[float, float]:
+    """Return the CPU time of one of the 50 runs of a batch, and of a run by itself, after checking that they agree."""
+    run, seeds = runs.Run(vl.CHAPTER), list(range(SEEDS))
+    data = vl.problem(domain, run, seeds)
+    start, drawn = vl.latent_start(run, seeds, data.weights), vl.batches(run, seeds, data.states.shape[1])
+    cells = vl.grid([eta], [0.95], OFFSETS)
+    begun = time.process_time()
+    together = vl.run_grid(kind, data, start, drawn, cells, chunk=2).record.norm
+    batched = (time.process_time() - begun) / (SEEDS * len(OFFSETS))
+    alone = []
+    begun = time.process_time()
+    for seed in seeds[:2]:
+        own = vl.problem(domain, run, [seed])
+        own_start = vl.latent_start(run, [seed], own.weights)
+        for i in range(len(OFFSETS)):
+            cell = vl.Grid(*(axis[i : i + 1] for axis in cells))
+            own_drawn = drawn[:, seed : seed + 1]
+            alone.append(vl.run_grid(kind, own, own_start, own_drawn, cell).record.norm[:, 0, 0])
+    single = (time.process_time() - begun) / len(alone)
+    expected = together[:, :, :2].permute(2, 1, 0).reshape(len(alone), -1)
+    assert torch.allclose(torch.stack(alone), expected, rtol=1e-6)
+    return batched, single
+
+
+def rows() -> list[tuple[str, str]]:
+    """Return the times of a run, on one core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = []
+        for domain, kind, eta in CELLS:
+            batched, single = seconds_a_run(domain, kind, eta)
+            label = f"value learning, {domain}, {kind}: a run of 300 steps in a batch, by itself, as the authors report"
+            found.append((label, f"{1e3 * batched:.2g} ms, {1e3 * single:.2g} ms, 15 to 20 s"))
+        return found
+    finally:
+        torch.set_num_threads(threads)
+
+
+if __name__ == "__main__":
+    for label, times in rows():
+        print(f"{label}: {times}")
