@@ -1,0 +1,280 @@
+r"""Does a target lie in the column space of a Jacobian, and at which tolerance?
+
+In exact arithmetic :math:`y \in \mathrm{Col}\,J` is a yes or a no. On a computer it needs a tolerance: keep the left
+singular vectors of J whose singular value exceeds `rtol` times the largest, and ask how much of y they miss. Every
+function here takes the tolerance from its caller.
+
+Source: Kawaguchi, Zhang and Deng (2022), definition 2; the numerical forms are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator as ScipyOperator
+from scipy.sparse.linalg import lsmr
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSpace:
+    r"""A target in the singular basis of a matrix: one decomposition, any tolerance.
+
+    Attributes:
+        singular_values: `(*batch, r)`, largest first.
+        components: `(*batch, r)`, :math:`u_i^\top y`, the target along each left singular vector.
+        outside: `(*batch)`, norm of the part of y that is orthogonal to all r vectors.
+        norm: `(*batch)`, norm of y.
+    """
+
+    singular_values: Tensor
+    components: Tensor
+    outside: Tensor
+    norm: Tensor
+
+    def kept(self, rtol: float) -> Tensor:
+        """Return which singular values exceed `rtol` times the largest, `(*batch, r)` bool.
+
+        Raises:
+            ValueError: `rtol` is not in [0, 1).
+        """
+        if not 0 <= rtol < 1:
+            raise ValueError(f"rtol = {rtol!r}; allowed: 0 <= rtol < 1")
+        return self.singular_values > rtol * self.singular_values[..., :1]
+
+    def rank(self, rtol: float) -> Tensor:
+        """Return the number of singular values that are kept, `(*batch)` int64."""
+        return self.kept(rtol).sum(-1)
+
+    def residual(self, rtol: float) -> Tensor:
+        """Return the norm of what the kept vectors miss of y, divided by the norm of y, `(*batch)`, in [0, 1]."""
+        missed = torch.where(self.kept(rtol), 0.0, self.components).square().sum(-1) + self.outside**2
+        return missed.sqrt() / self.norm
+
+    def damped_residual(self, damping: float) -> Tensor:
+        r"""Return :math:`\lVert y - J\omega\rVert / \lVert y\rVert` for the minimizer of |y - J w|^2 + damping^2 |w|^2.
+
+        A smooth relative of `residual`, which a matrix-free solver can compute too.
+
+        Raises:
+            ValueError: The damping is not positive and finite.
+        """
+        _require_damping(damping)
+        left = damping**2 / (self.singular_values**2 + damping**2) * self.components
+        return (left.square().sum(-1) + self.outside**2).sqrt() / self.norm
+
+    def coefficient_norm(self, rtol: float) -> Tensor:
+        r"""Return :math:`\lVert J^+ y\rVert` with the kept singular values only, `(*batch)`."""
+        quotient = self.components / torch.where(self.kept(rtol), self.singular_values, torch.inf)
+        return quotient.norm(dim=-1)
+
+
+def from_jacobian(jacobian: Tensor, target: Tensor) -> ColumnSpace:
+    """Decompose a dense matrix; singular values are right to eps times the largest.
+
+    Args:
+        jacobian: `(*batch, n, d)`, in the dtype in which the question is asked.
+        target: `(*batch, n)`, not zero.
+
+    Raises:
+        ValueError: Shapes do not fit, or a target is zero.
+    """
+    _require_target(jacobian.shape[:-1], target)
+    u, s, _ = torch.linalg.svd(jacobian, full_matrices=False)
+    return _split(u, s, target)
+
+
+def from_gram(gram: Tensor, target: Tensor) -> ColumnSpace:
+    """Decompose J through J J^T: no matrix of d columns, but singular values below sqrt(eps) times the largest drown.
+
+    Args:
+        gram: `(*batch, n, n)`, symmetric positive semi-definite.
+        target: `(*batch, n)`, not zero.
+
+    Raises:
+        ValueError: Shapes do not fit, or a target is zero.
+    """
+    if gram.shape[-1] != gram.shape[-2]:
+        raise ValueError(f"gram has shape {tuple(gram.shape)}; allowed: (*batch, n, n)")
+    _require_target(gram.shape[:-1], target)
+    values, vectors = torch.linalg.eigh(gram)
+    return _split(vectors.flip(-1), values.flip(-1).clamp(min=0).sqrt(), target)
+
+
+class MatrixFree(NamedTuple):
+    """What `damped_residual` found: the relative residual, LSMR's steps, and whether its tolerance was met."""
+
+    residual: float
+    steps: int
+    converged: bool
+
+
+def damped_residual(
+    jacobian: object,
+    target: Tensor,
+    damping: float,
+    *,
+    tolerance: float = 1e-10,
+    max_steps: int | None = None,
+) -> MatrixFree:
+    """Return `ColumnSpace.damped_residual` from products with J and its transpose alone, by LSMR.
+
+    Args:
+        jacobian: Anything with `shape` (n, d), `@` and `.T`, such as `curvature.Jacobian`.
+        target: `(n)`, not zero.
+        damping: > 0, in units of the singular values. Steps grow like the largest one divided by it.
+        tolerance: LSMR's `atol` and `btol`.
+        max_steps: The most steps; 10 n if left out.
+
+    Raises:
+        ValueError: Shapes do not fit, the target is zero, or the damping is not positive.
+    """
+    _require_target(tuple(jacobian.shape)[:1], target)  # type: ignore[attr-defined]
+    _require_damping(damping)
+
+    def product(matrix: object) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda v: (matrix @ torch.from_numpy(v.reshape(-1)).to(target)).cpu().numpy()  # type: ignore[operator]
+
+    operator = ScipyOperator(
+        tuple(jacobian.shape),  # type: ignore[attr-defined]
+        matvec=product(jacobian),
+        rmatvec=product(jacobian.T),  # type: ignore[attr-defined]
+        dtype=np.float64,
+    )
+    y = target.detach().cpu().numpy().astype(np.float64)
+    solution, stop, steps, *_ = lsmr(
+        operator, y, damp=damping, atol=tolerance, btol=tolerance, conlim=0, maxiter=max_steps or 10 * len(y)
+    )
+    missed = np.linalg.norm(y - operator.matvec(solution))
+    return MatrixFree(float(missed / np.linalg.norm(y)), int(steps), stop != 7)
+
+
+@torch.no_grad()
+def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
+    r"""Return what each affine layer adds to :math:`JJ^\top`, by its name; their sum is the tangent kernel.
+
+    For an affine layer with inputs a_i and output gradients g_i (one for each sample and output) the share is
+    :math:`(a_i^\top a_j + 1)(g_i^\top g_j)`, with the 1 for a bias; a convolution sums patches first. No matrix with d
+    columns is formed for affine layers; a convolution needs the gradients of its own weights.
+
+    Args:
+        model: Its parameters belong to `nn.Linear` and `nn.Conv2d` (ungrouped, zero padding) modules, each used
+            once, and samples do not mix.
+        inputs: `(n, ...)`.
+
+    Returns:
+        `(n d_y, n d_y)` for each layer, rows sample by sample as in `curvature.Jacobian`.
+
+    Raises:
+        ValueError: Parameters belong to another kind of module, or a layer is used more than once.
+    """
+    layers = {
+        name: module
+        for name, module in model.named_modules()
+        if any(True for _ in module.parameters(recurse=False))
+    }
+    for name, layer in layers.items():
+        plain = isinstance(layer, nn.Linear) or (
+            isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
+        )
+        if not plain:
+            raise ValueError(f"model has {name}: {type(layer).__name__}; allowed: Linear and plain Conv2d")
+    calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
+    hooks = [
+        layer.register_forward_hook(lambda _, ins, out, name=name: calls[name].append((ins[0].detach(), out)))
+        for name, layer in layers.items()
+    ]
+    try:
+        with torch.enable_grad():
+            columns = [column.sum() for column in model(inputs).flatten(1).unbind(1)]
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for name, made in calls.items():
+        if len(made) != 1:
+            raise ValueError(f"layer {name} is used {len(made)} times; allowed: once")
+    signals = [
+        torch.autograd.grad(column, [made[0][1] for made in calls.values()], retain_graph=True)
+        for column in columns
+    ]
+    grams = {}
+    for position, (name, layer) in enumerate(layers.items()):
+        gradients = torch.stack([of_output[position] for of_output in signals], 1)  # (n, d_y, *out)
+        grams[name] = _layer_gram(layer, calls[name][0][0], gradients)
+    return grams
+
+
+def layerwise_gram(model: nn.Module, inputs: Tensor) -> Tensor:
+    r"""Return the tangent kernel :math:`JJ^\top`, `(n d_y, n d_y)`, as the sum of `layer_grams`."""
+    return torch.stack(list(layer_grams(model, inputs).values())).sum(0)
+
+
+def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
+    """Return the share of dead units in the hidden layer of `MLP` or `LeNet` that has most of them.
+
+    A unit is dead when the slope of its softplus stays below `level` on every sample (and pixel): no gradient passes.
+
+    Args:
+        model: Has `activation`, an `nn.Softplus`.
+        inputs: `(n, ...)`.
+        level: In (0, 1).
+
+    Raises:
+        ValueError: The level is out of range.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level = {level!r}; allowed: 0 < level < 1")
+    shares: list[float] = []
+
+    def watch(softplus: nn.Softplus, ins: tuple[Tensor], _: Tensor) -> None:
+        slopes = torch.sigmoid(softplus.beta * ins[0])
+        largest = slopes.transpose(0, 1).flatten(1).amax(1)
+        shares.append((largest < level).double().mean().item())
+
+    hook = model.activation.register_forward_hook(watch)
+    try:
+        with torch.no_grad():
+            model(inputs)
+    finally:
+        hook.remove()
+    return max(shares)
+
+
+def _layer_gram(layer: nn.Module, inputs: Tensor, gradients: Tensor) -> Tensor:
+    n, d_y = gradients.shape[:2]
+    if isinstance(layer, nn.Linear):
+        same = inputs @ inputs.T + (layer.bias is not None)
+        flat = gradients.reshape(n * d_y, -1)
+        return same.repeat_interleave(d_y, 0).repeat_interleave(d_y, 1) * (flat @ flat.T)
+    assert isinstance(layer, nn.Conv2d)
+    patches = functional.unfold(inputs, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
+    of_weights = torch.einsum("npl,nyol->nyop", patches, gradients.flatten(3)).reshape(n * d_y, -1)
+    gram = of_weights @ of_weights.T
+    if layer.bias is not None:
+        of_bias = gradients.flatten(3).sum(-1).reshape(n * d_y, -1)
+        gram = gram + of_bias @ of_bias.T
+    return gram
+
+
+def _split(u: Tensor, s: Tensor, target: Tensor) -> ColumnSpace:
+    components = (u.mT @ target[..., None]).squeeze(-1)
+    outside = target - (u @ components[..., None]).squeeze(-1)
+    return ColumnSpace(s, components, outside.norm(dim=-1), target.norm(dim=-1))
+
+
+def _require_target(shape: tuple[int, ...], target: Tensor) -> None:
+    if tuple(target.shape) != tuple(shape):
+        raise ValueError(f"target has shape {tuple(target.shape)}; allowed: {tuple(shape)}")
+    if not bool((target != 0).any(-1).all()):
+        raise ValueError("target is zero; allowed: a vector with a direction")
+
+
+def _require_damping(damping: float) -> None:
+    if not 0 < damping < math.inf:
+        raise ValueError(f"damping = {damping!r}; allowed: a number > 0")
