@@ -249,7 +249,8 @@ by_hand = u[0], Z[0]
 for _ in range(30):  # the whole data set as the batch: 1/n of the sum
     by_hand = step(*by_hand, X[0], y[0], 0.001, 0.9)
 rule, gradient = GradientDescent(0.001 / n), latent_gradient(X, y, 0.9)
-library = ensembles.iterate(rule, gradient, pack(u, Z), 30, record=[30]).last
+start = pack(u, Z)
+library = ensembles.iterate(rule, gradient, start, 30, record=[30]).last
 assert torch.allclose(library[0], pack(*by_hand), rtol=1e-10, atol=1e-12)
 
 # %% [markdown]
@@ -540,7 +541,7 @@ ledger.check(
 # ## No bad ends
 #
 # $\beta=A^{-1}u$ is not linear in $(u,Z)$, and the loss is not convex there: on random pairs of parameters the
-# midpoint often has more loss than the mean of the ends (a row below counts them). Yet nothing can go wrong.
+# midpoint sometimes has more loss than the mean of the ends (a row below). Yet nothing can go wrong.
 #
 # **A point where the gradient in $(u,Z)$ vanishes is a global minimum.** Already the gradient in the rewards sees
 # everything, because $A$ is invertible and bounded:
@@ -670,8 +671,8 @@ plt.show()
 # $\lVert h\rVert^2=\lVert X^\top r\rVert^2\le\lVert XX^\top\rVert\,\lVert r\rVert^2=2\lVert XX^\top\rVert\,\mathcal L$. $\square$
 # :::
 #
-# The lower bound limits the speed: with $\lVert XX^\top\rVert=O(1)$ and $\eta=O(1)$ no step takes off more than a share of order
-# $1/n$. In the tabular case $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is seen only every
+# The lower bound limits the speed: with $\lVert XX^\top\rVert=O(1)$ and $\eta=O(1)$ no step takes off, in expectation, more than a share of
+# order $1/n$. In the tabular case $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is seen only every
 # $n/b$ steps. For the implicit model $P$ enters.
 #
 # :::{prf:theorem} Expected decrease, implicit
@@ -701,26 +702,30 @@ def all_batches(n, b):  # (C, b)
 batches = all_batches(n, b)
 discount = 0.8
 shares = residual(beta, X, y)[..., None] * X  # r_i x_i, (seeds, n, d)
-h, h_B = shares.sum(1), shares[:, batches].mean(2)  # (seeds, d), (seeds, C, d)
+h = shares.sum(1)  # (seeds, d)
+h_B = shares[:, batches].mean(2)  # (seeds, C, d)
 u = latent_rewards(beta, Z, discount)
 P = implicit.weight_space_preconditioner(Z, beta, discount)
 etas = torch.logspace(-5, -3, 5, **like)
-wide_u, wide_Z = u[:, None].expand_as(h_B), Z[:, None].expand(*h_B.shape, d)
+wide_u = u[:, None].expand_as(h_B)
+wide_Z = Z[:, None].expand(*h_B.shape, d)
 down_u, down_Z = pull_back(wide_u, wide_Z, h_B, discount)
 
 
 # %%
-def change(eta):  # of the weights, for every batch; eta broadcasts in front
-    stepped = wide_u - eta[..., None] * down_u, wide_Z - eta[..., None, None] * down_Z
-    return implicit.reward_chain_value(*stepped, discount) - beta[:, None]
+def change(eta):  # of the weights, every batch; eta broadcasts in front
+    next_u = wide_u - eta[..., None] * down_u
+    next_Z = wide_Z - eta[..., None, None] * down_Z
+    return implicit.reward_chain_value(next_u, next_Z, discount) - beta[:, None]
 
 
 delta = change(etas[:, None, None])  # (etas, seeds, C, d)
 rise = (delta * h[:, None]).sum(-1) + 0.5 * (delta @ X.mT).square().sum(-1)
 
 
-def first_order(matrix):  # what is left of the expected decrease, and of the step itself
-    loss_rest = rise.mean(-1) + etas[:, None] / n * ((matrix @ h[..., None])[..., 0] * h).sum(-1)
+def first_order(matrix):  # the rest of the expected decrease, of the step
+    form = ((matrix @ h[..., None])[..., 0] * h).sum(-1)  # h^T P h
+    loss_rest = rise.mean(-1) + etas[:, None] / n * form
     step_rest = delta + etas[:, None, None, None] * (h_B @ matrix)
     return loss_rest.abs(), step_rest.norm(dim=-1)
 
@@ -807,7 +812,9 @@ ledger.check(
 #
 # The bright square of {numref}`fig-implicit-values-heat` is $\mathbf 1\mathbf 1^\top$. The constant $c_v$ deserves
 # a look: it is at least $\lVert v\rVert^2\ge1/d$, and equals $1/d$ for a uniform $v$ and equal values. It comes near one, or
-# above, only if the chain dwells in few states. Keep that in mind.
+# above, only if the chain dwells in few states. Keep that in mind. One bound needs no limit: as
+# $A\mathbf 1=(1-\hat\gamma)\mathbf 1$, Cauchy and Schwarz give
+# $\mathbf 1^\top P\mathbf 1\ge\lVert A^{-\top}\mathbf 1\rVert^2\ge d\,(1-\hat\gamma)^{-2}$ for every chain.
 #
 # :::{prf:theorem} The common error falls fast
 # :label: implicit-thm-4
@@ -817,7 +824,8 @@ ledger.check(
 # $$
 # \begin{aligned}
 # \mathbb E[\Delta h^\parallel]=&-\frac{\eta\,h^\parallel}{(1-\hat\gamma)^2}\;c_v\,\frac{\lVert X\mathbf 1\rVert^2}n\\
-# &+\eta\,O\Bigl(\frac1{1-\hat\gamma}\Bigr)+\eta^2\,O\Bigl(\frac1{(1-\hat\gamma)^3}\Bigr)+o(\eta^2)
+# &+\eta\,O\bigl((1-\hat\gamma)^{-1}\bigr)\\
+# &+\eta^2\,O\bigl((1-\hat\gamma)^{-3}\bigr)+o(\eta^2)
 # \end{aligned}
 # $$
 #
@@ -832,7 +840,7 @@ ledger.check(
 #    $S_Z^k=\mathbf 1v^\top+M^k$ for $k\ge1$. Sum the geometric series; it converges because the eigenvalues of $M$ are those of $S_Z$
 #    other than 1, and a zero.
 # 2. *Leading term.* $(I-\hat\gamma M)^{-1}$ is continuous on $[0,1]$ in $\hat\gamma$, hence bounded. Insert into $P$ and collect powers.
-# 3. *First order.* $\Delta h=X^\top X\Delta\beta$ and {prf:ref}`implicit-thm-3`'s expectation give
+# 3. *First order.* $\Delta h=X^\top X\Delta\beta$, {prf:ref}`implicit-lemma-1` and $\mathbb E\,h_B=h/n$ give
 #    $\mathbb E[\Delta h]=-\frac\eta nX^\top XPh+O(\eta^2)$. Multiply by $\mathbf 1^\top/d$; the error of step 2 contributes
 #    $\eta\,O(1/(1-\hat\gamma))$.
 # 4. *Second order.* The second derivative of $\beta=A^{-1}u$ along $(\dot u,\dot Z)=-J^\top h_B$ is
@@ -992,7 +1000,12 @@ figures.numbers(
 # Let $d$ be even, $[S_Z]_{ij}=2(1-\varepsilon)/d$ within and $2\varepsilon/d$ between two groups of size $d/2$, and all values equal. Then $P$
 # has the eigenvalues
 #
-# $$\frac1{(1-\hat\gamma)^2},\qquad\frac1{\bigl(1-\hat\gamma(1-2\varepsilon)\bigr)^2},\qquad1,\dots,1 ,$$
+# $$
+# \begin{aligned}
+# &\frac1{(1-\hat\gamma)^2},\qquad\frac1{\bigl(1-\hat\gamma(1-2\varepsilon)\bigr)^2},\\
+# &1,\dots,1 ,
+# \end{aligned}
+# $$
 #
 # with the eigenvectors $\mathbf 1$, $\pm1$ by group, and everything orthogonal to both.
 # :::
@@ -1213,13 +1226,15 @@ ledger.check(
     expected="holds",
 )
 counts = torch.logspace(4, 10, 7, **like)
-share = (counts - 5) / (counts - 1)
-lift = 1 + share / 5
-crossing = (-lift + (lift**2 + 4 * share / 5 * (counts / 5 - 1)).sqrt()) / (2 * share / 5)  # the x of a draw
+low, high = torch.full_like(counts, 1e-3), torch.full_like(counts, 1e4)
+for _ in range(60):  # bisection for the spread of a draw, in the formula just checked
+    middle = (low * high).sqrt()
+    ahead = progress_formula(middle**2, counts, 5, 1e12) > 5 / counts
+    low, high = torch.where(ahead, middle, low), torch.where(ahead, high, middle)
 ledger.check(
     "implicit:beyond-race-crossover",
     "The implicit model wins until the spread √x is about n^{1/4}",
-    measured=statistics.log_log_slope(counts, crossing.sqrt()),
+    measured=statistics.log_log_slope(counts, low),
     criterion=exponent("p of the spread at a draw ~ n^p", 0.25, neighbours=(0.0, 0.5)),
     control=control(
         "without the batch factor", lambda: statistics.log_log_slope(counts, (counts / 5 - 1).sqrt())
@@ -1259,7 +1274,7 @@ figures.numbers(
 # :::
 #
 # **The crossing.** Set the limit equal to $b/n$: $(1+x)(1+\frac{n-b}{n-1}\frac xb)=n/b$. For many states the solution is $x\approx\sqrt n$, so the implicit model
-# wins as long as the spread $\sqrt x$ is below about $n^{1/4}$. For a hundred states that is three times the mean; for ten states and
+# wins as long as the spread $\sqrt x$ is below about $n^{1/4}$. For a hundred states it is nearly three times the mean; for ten states and
 # batches of five it is hardly one.
 #
 # So the source's reading is right, and conditional: *one* step, a residual nearly constant, the step size tuned. After that
@@ -1268,7 +1283,7 @@ figures.numbers(
 # Two more sentences of the source belong here. **A larger $\hat\gamma$ accentuates the effect**: at fixed $\beta$, $Z$ and
 # $\eta$ the common rate grows by more than a hundredfold from $\hat\gamma=0.5$ to $0.99$. At the largest stable step it hardly
 # changes, since that step falls as $(1-\hat\gamma)^2$. **Residuals of equal sign and size favour the implicit model**: in
-# trained-looking chains, with random logits and values and residuals within a factor of three of each other, it still wins the race, and loses it if the residuals
+# chains with random logits and values, and residuals within a factor of three of each other, it still wins the race, and loses it if the residuals
 # are shifted to mean zero.
 
 
