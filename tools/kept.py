@@ -1,7 +1,8 @@
 """Make every kept result that needs no GPU again and hold it against the committed one; this is `make kept`.
 
 Each result's `.json` names the command that makes it. The command is run with LEARNING_DYNAMICS_RESULTS naming an empty
-folder, so that the committed files are not touched.
+folder, so that the committed files are not touched. A command with a placeholder in capitals, such as `--files FOLDER`,
+needs data that do not ship with the book and is left out.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def make_again(chapter: str, name: str, root: Path = ROOT) -> str:
     if not old.provenance.device.startswith("cpu"):
         return f"{chapter}/{name}: left out, made on {old.provenance.device}"
     words = shlex.split(old.provenance.command)
+    if missing := [word for word in words if word.isalpha() and word.isupper()]:
+        return f"{chapter}/{name}: left out, needs {', '.join(missing)}: {old.provenance.command}"
     if words[0] == "python":
         words[0] = sys.executable
     with tempfile.TemporaryDirectory() as folder:

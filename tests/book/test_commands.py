@@ -255,6 +255,9 @@ def test_kept_results_are_made_again_and_compared(tmp_path: Path) -> None:
     assert kept.make_again("part/name", "0-5", tmp_path).startswith("DIFFERS part/name/0-5: x differs")
     (tmp_path / "make.py").write_text("raise SystemExit('no data')")
     assert "its command failed: no data" in kept.make_again("part/name", "0-5", tmp_path)
+    record = next((tmp_path / "book/results/part/name").glob("*.json"))
+    record.write_text(record.read_text().replace("python make.py 0.5", "python make.py --files FOLDER"))
+    assert "left out, needs FOLDER" in kept.make_again("part/name", "0-5", tmp_path)
 
 
 def git(*arguments: str | Path, cwd: Path) -> str:
