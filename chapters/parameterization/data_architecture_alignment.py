@@ -280,7 +280,7 @@ ledger.check(
 # 1. *Convexity.* For each $i$, with $f_i=f(x_i;\theta)$, the tangent lies below the function:
 #    $\ell_i([J\omega]_i)\ge\ell_i(f_i)+\nabla\ell_i(f_i)^\top([J\omega]_i-f_i)$.
 # 2. *Structure.* By {eq}`eq-data-architecture-alignment-structure` $f_i=[J\theta_S]_i$. Averaging over $i$,
-#    $\mathcal L_\theta(\omega)\ge\mathcal L(\theta)+\frac1n\sum_i\nabla\ell_i(f_i)^\top[J(\omega-\theta_S)]_i$.
+#    $\mathcal L_\theta(\omega)\ge\mathcal L(\theta)$ $+\frac1n\sum_i\nabla\ell_i(f_i)^\top[J(\omega-\theta_S)]_i$.
 # 3. *Chain rule.* $\nabla\mathcal L(\theta)=\frac1n\sum_i[J]_i^\top\nabla\ell_i(f_i)$, so the sum in step 2 is
 #    $(\omega-\theta_S)^\top\nabla\mathcal L(\theta)$. This is the first inequality.
 # 4. *Cauchy-Schwarz* gives the second. $\square$
@@ -376,7 +376,7 @@ ledger.check(
 # :::{dropdown} Proof, with a distance
 # 1. $f_X(\theta)=J\theta_S\in\operatorname{Col}J$ by {eq}`eq-data-architecture-alignment-structure`.
 # 2. Let $\Pi$ be the projector onto $\operatorname{Col}J$. Then
-#    $\lVert f_X-cy_\ell\rVert\ge\lVert(I-\Pi)(f_X-cy_\ell)\rVert=|c|\,\lVert(I-\Pi)y_\ell\rVert$.
+#    $\lVert f_X-cy_\ell\rVert$ $\ge\lVert(I-\Pi)(f_X-cy_\ell)\rVert$ $=|c|\,\lVert(I-\Pi)y_\ell\rVert$.
 # 3. The last factor is positive when $y_\ell\notin\operatorname{Col}J$, so the distance is positive for $c\ne0$. $\square$
 # :::
 
@@ -448,14 +448,14 @@ ledger.check(
 #
 # :::{dropdown} Proof, with two lemmas
 # 1. *Descent lemma.* If $\nabla\varphi$ is $L$-Lipschitz on an open convex set, then
-#    $\varphi(z')\le\varphi(z)+\nabla\varphi(z)^\top(z'-z)+\frac L2\lVert z'-z\rVert^2$: write the difference as
+#    $\varphi(z')\le\varphi(z)$ $+\nabla\varphi(z)^\top(z'-z)+\frac L2\lVert z'-z\rVert^2$: write the difference as
 #    $\int_0^1\nabla\varphi(z+s(z'-z))^\top(z'-z)\,ds$, subtract $\nabla\varphi(z)^\top(z'-z)$, and bound the rest by $\int_0^1sL\lVert z'-z\rVert^2ds$.
 # 2. *Decrease.* With the step $2\rho/L$ it gives
 #    $\mathcal L(\theta_{k+1})\le\mathcal L(\theta_k)-\frac{2\rho(1-\rho)}L\lVert\nabla\mathcal L(\theta_k)\rVert^2$.
 # 3. *Best gradient.* Let $k_0<k_1<\dots$ be the elements of $\mathcal K$ and $k_\text{last}$ the last. Summing step 2 over $\mathcal K$, and using
 #    that the loss never increases between them,
-#    $\sum_{k\in\mathcal K}\lVert\nabla\mathcal L(\theta_k)\rVert^2\le\frac{L}{2\rho(1-\rho)}\bigl(\mathcal L(\theta_{k_0})-\mathcal L(\theta_{k_\text{last}+1})\bigr)$.
-#    Hence $\min_{\mathcal K}\lVert\nabla\mathcal L\rVert\le|\mathcal K|^{-1/2}\sqrt{L(\mathcal L(\theta_{k_0})-\mathcal L(\theta_{k_\text{last}+1}))/2\rho(1-\rho)}$.
+#    $\sum_{k\in\mathcal K}\lVert\nabla\mathcal L(\theta_k)\rVert^2$ $\le\frac{L}{2\rho(1-\rho)}\bigl(\mathcal L(\theta_{k_0})-\mathcal L(\theta_{k_\text{last}+1})\bigr)$.
+#    Hence $\min_{\mathcal K}\lVert\nabla\mathcal L\rVert$ $\le|\mathcal K|^{-1/2}$ $\sqrt{L(\mathcal L(\theta_{k_0})-\mathcal L(\theta_{k_\text{last}+1}))/2\rho(1-\rho)}$.
 # 4. *Alignment.* $y^\star\in\operatorname{Col}J$ if and only if $J\hat\omega_c=cy^\star$. So {prf:ref}`representation-lemma-1` with
 #    $\omega=\hat\omega_c(\theta_k)$ is {eq}`eq-data-architecture-alignment-key` for every $k\in\mathcal K$.
 # 5. *Together.* Take the minimum over $\mathcal K$, bound
@@ -731,7 +731,7 @@ plt.show()
 #
 # :::{dropdown} Proof
 # 1. *Decrease.* The descent lemma and {prf:ref}`representation-assumption-2` give
-#    $\mathcal L(\theta_k)-\mathcal L(\theta_{k+1})\ge\eta_k\lVert\nabla\mathcal L(\theta_k)\rVert^2(\underline c-\tfrac12L\eta_k\bar c)$.
+#    $\mathcal L(\theta_k)-\mathcal L(\theta_{k+1})$ $\ge\eta_k\lVert\nabla\mathcal L(\theta_k)\rVert^2(\underline c-\tfrac12L\eta_k\bar c)$.
 # 2. *Case (i).* The bracket is at least $\underline c\epsilon/2$, so the decrease is at least
 #    $\tfrac12\underline c\epsilon^2\lVert\nabla\mathcal L(\theta_k)\rVert^2$. The loss is bounded below, so
 #    $\sum_k\lVert\nabla\mathcal L(\theta_k)\rVert^2<\infty$ and $\nabla\mathcal L(\theta_k)\to0$.
@@ -739,14 +739,14 @@ plt.show()
 #    $\sum_k\eta_k\lVert\nabla\mathcal L(\theta_k)\rVert^2<\infty$, and $\liminf\lVert\nabla\mathcal L\rVert=0$ as $\sum\eta_k=\infty$. Suppose
 #    $\limsup\lVert\nabla\mathcal L\rVert\ge\delta>0$. Then the norm travels infinitely often from above $\frac23\delta$ to below $\frac13\delta$. On such a
 #    stretch, from $k$ to $k'$, the Lipschitz property and $\lVert\bar g\rVert\le\sqrt{\bar c}\lVert\nabla\mathcal L\rVert$ bound the change of the norm by
-#    $L\sqrt{\bar c}\sum\eta_j\lVert\nabla\mathcal L(\theta_j)\rVert\le\frac{3L\sqrt{\bar c}}\delta\sum\eta_j\lVert\nabla\mathcal L(\theta_j)\rVert^2$, because
+#    $L\sqrt{\bar c}\sum\eta_j\lVert\nabla\mathcal L(\theta_j)\rVert$ $\le\frac{3L\sqrt{\bar c}}\delta\sum\eta_j\lVert\nabla\mathcal L(\theta_j)\rVert^2$, because
 #    the norm exceeds $\delta/3$ on the stretch. The last sum is the tail of a convergent series: late stretches change the norm
 #    by less than $\delta/3$, a contradiction. So $\nabla\mathcal L(\theta_k)\to0$.
 # 4. *Stationary.* $\nabla\mathcal L$ is continuous, so $\nabla\mathcal L(\theta_\infty)=0$.
 # 5. *Aligned at the limit.* {eq}`eq-data-architecture-alignment-key` at $\theta_\infty$ has a finite $\hat\omega_c$ and a zero
 #    gradient: $\mathcal L(\theta_\infty)\le\mathcal L^\star(cy^\star)$.
 # 6. *Or the product tends to zero.* {eq}`eq-data-architecture-alignment-key` at $\theta_k$ reads
-#    $\mathcal L(\theta_k)\le\mathcal L^\star(cy^\star)+(\lVert[\theta_k]_S\rVert+\lVert\hat\omega_c(\theta_k)\rVert)\lVert\nabla\mathcal L(\theta_k)\rVert$; along the subsequence
+#    $\mathcal L(\theta_k)\le\mathcal L^\star(cy^\star)$ $+(\lVert[\theta_k]_S\rVert+\lVert\hat\omega_c(\theta_k)\rVert)\lVert\nabla\mathcal L(\theta_k)\rVert$; along the subsequence
 #    the first product vanishes since $\theta_k$ converges, the second has $\liminf$ zero. $\square$
 # :::
 #
@@ -1480,14 +1480,14 @@ ledger.check(
 #
 # :::{prf:lemma} Descent lemma
 # :label: representation-lemma-2
-# If $\nabla\varphi$ is $L$-Lipschitz on an open convex set, $\varphi(z')\le\varphi(z)+\nabla\varphi(z)^\top(z'-z)+\frac L2\lVert z'-z\rVert^2$ there
+# If $\nabla\varphi$ is $L$-Lipschitz on an open convex set, $\varphi(z')\le\varphi(z)$ $+\nabla\varphi(z)^\top(z'-z)+\frac L2\lVert z'-z\rVert^2$ there
 # (step 1 of the proof of {prf:ref}`representation-thm-3`).
 # :::
 #
 # :::{prf:lemma} Best gradient of a set of steps
 # :label: representation-lemma-3
 # With $\theta_{k+1}=\theta_k-\frac{2\rho}L\nabla\mathcal L(\theta_k)$, $0<\rho<1$, for every set $\mathcal K$ with first and last elements $k_0,k_\text{last}$,
-# $2\rho(1-\rho)\,|\mathcal K|\min_{\mathcal K}\lVert\nabla\mathcal L(\theta_k)\rVert^2\le L\,(\mathcal L(\theta_{k_0})-\mathcal L(\theta_{k_\text{last}+1}))$
+# $2\rho(1-\rho)\,|\mathcal K|\min_{\mathcal K}\lVert\nabla\mathcal L(\theta_k)\rVert^2$ $\le L\,(\mathcal L(\theta_{k_0})-\mathcal L(\theta_{k_\text{last}+1}))$
 # (steps 2 and 3 of that proof).
 # :::
 
