@@ -185,8 +185,7 @@ plt.show()
 #
 # *The key step.* $-\nabla^2\log p=\frac{\nabla p\nabla p^\top}{p^2}-\frac{\nabla^2p}p$.
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # 1. The first term of the key step is $\nabla\log p\,(\nabla\log p)^\top$. Averaging the identity over the data gives
 #    $H=\hat F-R$.
 # 2. Under the model,
@@ -253,8 +252,7 @@ ledger.check(
 # $n$ times the rank of $F_{\mathrm{out}}$.
 # :::
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # (i) is {eq}`eq-empirical-fisher-fisher`, and the variance of a mean of $m$ independent matrices is $1/m$ of that of one.
 # (ii) $\hat F$ is a sum of $n$ matrices of rank one; $F$ is a sum of $n$ matrices
 # $J_i^\top F_{\mathrm{out}}J_i$, each of rank at most that of $F_{\mathrm{out}}$. $\square$
@@ -489,8 +487,7 @@ assert torch.allclose(library.last, by_hand, rtol=1e-9)
 #
 # *The key step.* The factor $1-\eta|\theta|^{-2q}$ is below $-1$ exactly where $|\theta|<c$.
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # 1. (i) is one line: $\theta-\eta F^{-1}\theta=(1-\eta)\theta$.
 # 2. The factor increases with $|\theta|$, from $-\infty$ to $1$, and is $-1$ at $|\theta|=c$. This gives the two
 #    inequalities of (ii), and $c\mapsto-c\mapsto c$.
@@ -611,8 +608,7 @@ ledger.check(
 # of length $\ell$ has preimages of total length $\ell$. And a Cauchy law is the point $is$ of the upper half plane, which
 # $z\mapsto z-\eta/z$ moves to $i(s+\eta/s)$.
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # 1. *Lengths.* $x_++x_-=y$ with both roots increasing in $y$, so $x_+'+x_-'=1$: the preimage of $(y_1,y_2)$ has the
 #    length $y_2-y_1$. By induction the set of $\theta_0$ with $|\theta_k|<\epsilon$ has length $2\epsilon$, whatever the steps.
 # 2. *Almost no start.* Suppose $\theta_k\to0$ on a set of starts of positive measure; then on a subset $A$ of finite
@@ -845,8 +841,7 @@ figures.numbers(
 # *The key step.* (i) $u_k\to0$ makes the factor $1-\eta u_k^{-q}$ tend to $-\infty$. (ii) As long as $u_k$ grows without
 # bound, $\sum_k\theta_k^2u_k^{-q}$ diverges; but it is bounded by a telescoping sum.
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # 1. (i) If $\theta_k\to0$, then $\eta u_k^{-q}>3$ from some step on, and $|\theta_{k+1}|>2|\theta_k|$: a contradiction.
 #    A decayed or plain mean of numbers that tend to $0$ tends to $0$.
 # 2. (ii) $u_k$ does not decrease. While $u_k\le(\eta/2)^{1/q}$ the factor is at most $-1$, so $|\theta_k|$ does not
@@ -969,8 +964,7 @@ plt.show()
 # *The key step.* Near zero the method is gradient descent with the step size $\eta\lambda^{-q}$, on a loss with curvature one: it needs
 # $\eta\lambda^{-q}<2$.
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # 1. The factor $1-\eta(\theta^2+\lambda)^{-q}$ increases with $|\theta|$ from $1-\eta\lambda^{-q}$ to $1$.
 # 2. If $\lambda\ge\lambda^\star$, it is above $-1$ for $\theta\ne0$, so $|\theta_k|$ decreases to a limit $r$. If $r>0$, continuity gives a point
 #    with $|\theta|=r$ and a factor of modulus one, which does not exist. The limit of the factor is its value at zero.
@@ -1075,8 +1069,7 @@ plt.show()
 # $\delta'$ with $\lVert\delta'\rVert=\lVert\delta\rVert$. (ii) If $C$ is positive definite with condition number $\kappa$, $C^q$ has the condition number $\kappa^q$.
 # :::
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # (i) $\delta$ is the minimizer of the convex $M(\delta')+\frac\lambda2\lVert\delta'\rVert^2$; on the sphere the second term is
 # constant. (ii) The eigenvalues of $C^q$ are the $q$-th powers. $\square$
 # :::
@@ -1110,8 +1103,7 @@ plt.show()
 #
 # *The key step.* Isserlis' formula for fourth moments: $\mathbb E[(x^\top\delta)^2xx^\top]=(\delta^\top S\delta)S+2S\delta\delta^\top S$.
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # 1. The residual is $x^\top\delta-\varepsilon$, so $\nabla\mathcal L=S\delta$ and $\hat F=\mathbb E[(x^\top\delta)^2xx^\top]+\sigma^2S=(\sigma^2+\delta^\top S\delta)S+2S\delta\delta^\top S$.
 # 2. $\hat F\delta=(\sigma^2+\delta^\top S\delta+2\delta^\top S\delta)S\delta=(\sigma^2+3\delta^\top S\delta)\nabla\mathcal L$.
 # 3. (ii) The residual has the further term $-w(x_1^2-1)$, of mean zero and uncorrelated with $x$, so the gradient is
@@ -1432,8 +1424,7 @@ figures.numbers(
 # With the preconditioners $P$ and $cP$, $c>0$, the iterates are the same.
 # :::
 #
-# :::{prf:proof}
-# :class: dropdown
+# :::{dropdown} Proof
 # With $P$ replaced by $cP$, the preconditioned residuals and the search directions are multiplied by $c$, the step sizes divided by $c$;
 # the ratios in the update of the directions do not change. $\square$
 # :::
