@@ -919,7 +919,9 @@ ledger.check(
 # With this the layer is complete. One pass, written out, against the library's:
 
 # %%
-unit_here = recurrence.LinearRecurrentUnit(3, 8, r_min=0.5, r_max=0.99).double()
+unit_here = recurrence.LinearRecurrentUnit(
+    3, 8, r_min=0.5, r_max=0.99, generator=run.generator("one-unit")
+).double()
 a, c, log_gamma = unit_here.first, unit_here.second, unit_here.log_gamma
 B, C = torch.view_as_complex(unit_here.B), torch.view_as_complex(unit_here.C[0])
 u = torch.randn(50, 3, generator=run.generator("one-pass"), **like)
