@@ -8,14 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.optimizers.hyperparameters import (
-    Hyperparameter,
-    StepSize,
-    like,
-    require,
-    require_step_size,
-    step_size_at,
-)
+from learning_dynamics.optimizers.adam import Adam
+from learning_dynamics.optimizers.hyperparameters import like, step_size_at
 
 
 class AMSGradState(NamedTuple):
@@ -35,7 +29,7 @@ class AMSGradState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AMSGrad:
+class AMSGrad(Adam):
     r"""AMSGrad (Reddi, Kale, Kumar 2018), as in `torch.optim.Adam(amsgrad=True)` without weight decay.
 
     .. math:: m_{k+1} = \beta_1 m_k + (1 - \beta_1) g_k, \qquad v_{k+1} = \beta_2 v_k + (1 - \beta_2) g_k^2,
@@ -46,27 +40,8 @@ class AMSGrad:
 
     The bias corrections are torch's; the source has none.
 
-    Args:
-        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
-        beta1: decay of the mean gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
-        beta2: decay of the mean squared gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
-        epsilon: >= 0, in units of the gradient.
-
-    Raises:
-        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
+    Hyper-parameters, their defaults and their errors are those of `Adam`.
     """
-
-    step_size: StepSize = 1e-3
-    beta1: Hyperparameter = 0.9
-    beta2: Hyperparameter = 0.999
-    epsilon: Hyperparameter = 1e-8
-
-    def __post_init__(self) -> None:
-        """Check the hyper-parameters."""
-        require_step_size(self.step_size)
-        require("beta1", self.beta1, 0.0, below=1.0)
-        require("beta2", self.beta2, 0.0, below=1.0)
-        require("epsilon", self.epsilon, 0.0)
 
     def start(self, theta: Tensor) -> AMSGradState:
         """Return the state before the first step, all means 0; `theta (*batch, d)`."""
