@@ -428,8 +428,8 @@ def right_angle_against_diagonal(rule):  # steps at 90 degrees over steps at 45 
     ratios = []
     for nu in radius_grid:
         goals = torch.polar(torch.exp(-nu).expand(2), angles[[middle, last]])
-        at = steps_needed(sweep(rule, "cartesian", goals, steps=12 * most // 4, start_decay=float(nu)))
-        assert run.scale == "smoke" or at.max() <= 12 * most // 4  # none ran into the last step
+        at = steps_needed(sweep(rule, "cartesian", goals, steps=3 * most, start_decay=float(nu)))
+        assert run.scale == "smoke" or at.max() <= 3 * most  # none ran into the last step
         ratios.append(at[1] / at[0])
     return torch.stack(ratios)
 
