@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learning_dynamics import results, sequence_ladder
+from learning_dynamics.checkpoints import OutOfTimeError
 from learning_dynamics.data.listops import TOKENS, evaluate, listops
 from learning_dynamics.data.ts import read_ts
-from learning_dynamics.sequence_ladder import PARTS, RUNGS, Size, Task, load_task, train
+from learning_dynamics.sequence_ladder import PARTS, RUNGS, STOPPED, Size, train
+from learning_dynamics.sequence_tasks import Task, load_task
 
 TINY = Size(width=4, states=3, depth=1, batch=4, steps=6, evaluations=2)
 
@@ -126,6 +129,53 @@ def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
     assert torch.equal(short.loss, long.loss[:, :4]) and short.steps == (3,)
 
 
+@pytest.mark.parametrize("dropout", (0.0, 0.3))
+def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, dropout: float) -> None:
+    size, path = replace(TINY, dropout=dropout), tmp_path / "checkpoints" / "lru.pt"
+    whole = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size)
+    calls = 0
+    while True:
+        calls += 1
+        try:
+            parts = train(
+                "lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size, checkpoint=path, until=0.0
+            )
+        except OutOfTimeError as stopped:
+            assert f"{calls} of 6 steps" in str(stopped)
+        else:
+            break
+    assert calls == 6
+    assert torch.equal(parts.loss, whole.loss) and torch.equal(parts.accuracy, whole.accuracy)
+    again = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size, checkpoint=path)
+    assert torch.equal(again.loss, whole.loss) and again.seconds == parts.seconds
+    assert [each.name for each in path.parent.iterdir()] == ["lru.pt"]
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lru.pt"
+    train("lru", tiny_task(), [3], learning_rate=1e-2, size=TINY, checkpoint=path)
+    for change in ({"learning_rate": 2e-2}, {"size": replace(TINY, width=5)}, {"seeds": [4]}):
+        settings = {"learning_rate": 1e-2, "size": TINY, "seeds": [3], "checkpoint": path} | change
+        with pytest.raises(ValueError, match="is of lru.*allowed: lru"):
+            train("lru", tiny_task(), **settings)
+
+
+def test_dropout_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(0)
+    before = torch.random.get_rng_state()
+    dropped = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=replace(TINY, dropout=0.5))
+    plain = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=TINY)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert not torch.equal(dropped.loss, plain.loss)
+
+
+def test_both_directions_are_for_diagonal_rungs() -> None:
+    size = replace(TINY, bidirectional=True)
+    assert train("ring", tiny_task(), [0], learning_rate=1e-2, size=size).loss.isfinite().all()
+    with pytest.raises(ValueError, match="bidirectional = True; allowed for the rung tanh: False"):
+        train("tanh", tiny_task(), [0], learning_rate=1e-2, size=size)
+
+
 def test_a_diverged_run_shows_as_infinite() -> None:
     task = tiny_task()
     task.train[0][:] = torch.inf
@@ -168,6 +218,7 @@ def test_any_sequences_come_from_a_file(tmp_path: Path, whole_numbers: bool) -> 
         (lambda: load_task("acsf1"), "data = None"),
         (lambda: train("gru", tiny_task(), [0], learning_rate=0.1), "rung = 'gru'"),
         (lambda: train("lru", tiny_task(), [], learning_rate=0.1), "seeds"),
+        (lambda: train("lru", tiny_task(), [0], learning_rate=0.1, until=1.0), "checkpoint = None"),
     ],
 )
 def test_ladder_refuses(call, message: str) -> None:
@@ -184,3 +235,24 @@ def test_a_part_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert kept["lru_loss"].shape == (2, 4) and kept["s4d_lin_validation"].shape == (2,)
     assert kept.provenance.command.startswith("python -m learning_dynamics.sequence_ladder --task listops")
     assert {rung for part in PARTS.values() for rung in part} == set(RUNGS)
+
+
+def test_a_part_is_made_in_several_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEARNING_DYNAMICS_RESULTS", str(tmp_path))
+    monkeypatch.setattr(sequence_ladder, "load_task", lambda *_, **__: tiny_task())
+    words = (
+        "--task listops --part unscaled --width 4 --states 3 --depth 1 --batch 4 --steps 2 --seeds 2".split()
+    )
+    timed = [*words, "--minutes", "1e-9", "--checkpoints", str(tmp_path / "checkpoints")]
+    assert [sequence_ladder.main(timed) for _ in range(4)] == [STOPPED, STOPPED, STOPPED, 0]
+    kept = results.load(sequence_ladder.CHAPTER, "listops-unscaled")
+    whole = train(
+        "s4d-unscaled",
+        tiny_task(),
+        [0, 1],
+        learning_rate=sequence_ladder.LEARNING_RATES[int(kept["s4d_unscaled_chosen"])],
+        size=replace(TINY, steps=2, evaluations=4),
+    )
+    np.testing.assert_array_equal(kept["s4d_unscaled_loss"], whole.loss.numpy())
+    with pytest.raises(SystemExit):
+        sequence_ladder.main([*words, "--minutes", "1"])
