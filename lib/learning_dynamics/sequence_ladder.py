@@ -83,6 +83,7 @@ PARTS = {
     "final": ("ring", "lru", "s4d-lin"),
     "variants": ("lru-recomputed", "s4d-inv", "s4d-euler", "s4d-untied"),
     "unscaled": ("s4d-unscaled",),
+    "normalizer": ("lru", "lru-recomputed"),
     "radius": tuple(f"{chart}-0-{r}" for chart in ("exponential", "stable") for r in ("9", "99", "999")),
 }
 
