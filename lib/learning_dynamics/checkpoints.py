@@ -33,8 +33,8 @@ def save(path: Path, state: dict[str, Any], *, settings: str) -> None:
         raise
 
 
-def load(path: Path, *, settings: str, device: torch.device | str = "cpu") -> dict[str, Any] | None:
-    """Return the state, its tensors on the CPU or on `device`, or None if there is no such file.
+def load(path: Path, *, settings: str) -> dict[str, Any] | None:
+    """Return the state, its tensors on the CPU, or None if there is no such file.
 
     Raises:
         ValueError: the file is of another computation, or no checkpoint.
@@ -42,7 +42,7 @@ def load(path: Path, *, settings: str, device: torch.device | str = "cpu") -> di
     if not path.exists():
         return None
     try:
-        held = torch.load(path, map_location=device, weights_only=True)
+        held = torch.load(path, map_location="cpu", weights_only=True)
         found, state = held["settings"], held["state"]
     except Exception as error:
         raise ValueError(f"checkpoint = {path}; allowed: a file written by checkpoints.save") from error

@@ -175,7 +175,7 @@ def train(
     fit = _Fit(rung, task, seeds, learning_rate, size, device)
     data = f"{task.classes} classes of {tuple(task.train[0].shape)}"
     settings = f"{rung}, {data}, seeds {tuple(seeds)}, {stop} steps at rate {learning_rate:g}, {size}"
-    if checkpoint is not None and (state := checkpoints.load(checkpoint, settings=settings, device=device)):
+    if checkpoint is not None and (state := checkpoints.load(checkpoint, settings=settings)):
         fit.restore(state)
     evaluated = {round(size.steps * (i + 1) / size.evaluations) for i in range(size.evaluations)}
     started, saved = time.monotonic() - fit.seconds, time.monotonic()
@@ -274,17 +274,17 @@ class _Fit:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Go on from a state, whose tensors are on the CPU."""
         with torch.no_grad():
             for name, value in state["parameters"].items():
                 self.parameters[name].copy_(value)
-        self.buffers = state["buffers"]
+        self.buffers = {name: value.to(self.device) for name, value in state["buffers"].items()}
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         for source, at in zip(self.sources, state["sources"], strict=True):
-            source.set_state(at.cpu())
-        self.losses, self.seconds = list(state["losses"].unbind(1)), state["seconds"]
-        self.accuracies = [accuracy.cpu() for accuracy in state["accuracies"]]
+            source.set_state(at)
+        self.losses = list(state["losses"].to(self.device).unbind(1))
+        self.accuracies, self.seconds = list(state["accuracies"]), state["seconds"]
 
     def _outputs(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], u: Tensor) -> Tensor:
         return functional_call(self.template, (parameters, buffers), (u,))
