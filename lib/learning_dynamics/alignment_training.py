@@ -12,7 +12,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +23,12 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from learning_dynamics import column_space, data, results
+from learning_dynamics.checks import step_numbers
 from learning_dynamics.curvature import Jacobian
 from learning_dynamics.data import semeion
 from learning_dynamics.models import MLP, LeNet
 from learning_dynamics.optimizers import SGD
+from learning_dynamics.runs import Run
 
 CHAPTER = "parameterization/data_architecture_alignment"
 TASKS = ("two-moons", "sine", "digits", "random")
@@ -133,7 +135,7 @@ def train(
     batch_size: int,
     epochs: int,
     record: Sequence[int],
-    watch: object = None,
+    watch: Callable[[nn.Module, Tensor, Tensor], Sequence[float]] | None = None,
 ) -> Training:
     """Train one network a seed, all at once, by stochastic gradients with momentum on the cross-entropy.
 
@@ -144,15 +146,20 @@ def train(
         momentum: Of SGD, as torch has it.
         batch_size: At most n; every epoch passes over a new order of the samples, the same for all seeds.
         epochs: How many.
-        record: Increasing epochs between 0 and `epochs`.
+        record: Increasing epochs between 0 and `epochs`, which must be the last of them.
         watch: `watch(model, inputs, labels) -> sequence of K numbers`, called at the recorded epochs, seed by seed.
 
     Raises:
         ValueError: Counts do not fit.
     """
     seeds, n = seen.labels.shape
-    if len(models) != seeds or not 1 <= batch_size <= n or list(record) != sorted({*record}):
-        raise ValueError(f"{len(models)} models, batch_size={batch_size}, record={list(record)}: do not fit")
+    if len(models) != seeds or not 1 <= batch_size <= n:
+        raise ValueError(
+            f"{len(models)} models, batch_size = {batch_size}; allowed: {seeds} and from 1 to {n}, as the data"
+        )
+    record = step_numbers(record, epochs)
+    if record[-1] != epochs:
+        raise ValueError(f"record = {record}; allowed: the last is epochs = {epochs}")
     shape_of, (stacked, _) = models[0], stack_module_state(list(models))
     theta = {name: value.detach().clone() for name, value in stacked.items()}
     shapes = {name: value.shape for name, value in theta.items()}
@@ -174,8 +181,7 @@ def train(
                 values, errors = vmap(loss)(shaped, seen.inputs, seen.labels)
             trained = [_with(model, shaped, s) for s, model in enumerate(models)]
             seen_by = [
-                list(watch(trained[s], seen.inputs[s], seen.labels[s])) if watch else []  # type: ignore[operator]
-                for s in range(seeds)
+                list(watch(trained[s], seen.inputs[s], seen.labels[s])) if watch else [] for s in range(seeds)
             ]
             rows.append((values.double().nan_to_num(nan=torch.inf), errors.double(), torch.tensor(seen_by)))
         if epoch == epochs:
@@ -186,7 +192,7 @@ def train(
             for name in flat:
                 flat[name], states[name] = rule.step(flat[name], slopes[name].flatten(1), states[name])
     losses, errors, watched = (torch.stack(part) for part in zip(*rows, strict=True))
-    return Training(torch.tensor(list(record)), losses, errors, watched, trained)
+    return Training(torch.tensor(record), losses, errors, watched, trained)
 
 
 def _with(model: nn.Module, shaped: dict[str, Tensor], seed: int) -> nn.Module:
@@ -261,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--widths", type=int, nargs="+", default=None, help="default: 300, or 1 2 4")
     parser.add_argument("--step-size", type=float, default=None, help="default: the source's")
     parser.add_argument("--semeion", default=None, help="path of semeion.data, for the task digits")
-    parser.add_argument("--part", default="1/1", help="k/m: every m-th width, from the k-th")
+    parser.add_argument("--part", default="all", help="k/m: every m-th width, from the k-th")
     parser.add_argument("--name", default=None, help="name of the result")
     chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -271,8 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     used = settings(chosen.task)
     epochs = int(chosen.epochs or used["epochs"])
     step_size = float(chosen.step_size or used["step_size"])
-    index, count = (int(part) for part in chosen.part.split("/"))
-    widths = (chosen.widths or ([1, 2, 4] if images else [300]))[index - 1 :: count]
+    widths = Run(CHAPTER, part=chosen.part).share(chosen.widths or ([1, 2, 4] if images else [300]))
     record = epochs_to_record(epochs)
     seen = make_data(chosen.task, samples, seeds, chosen.semeion)
     kept: dict[str, Tensor] = {
@@ -300,8 +305,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for when, networks in (("start", models), ("end", trained.models)):
                 for dtype in (torch.float64, torch.float32):  # of the first seed
                     where = spectrum(networks[0], seen.inputs[0], seen.labels[0], dtype)
-                    bits = f"{when}_{str(dtype)[-2:]}"
-                    kept[f"{bits}_values"], kept[f"{bits}_components"] = (
+                    name = f"{when}_{str(dtype)[-2:]}"
+                    kept[f"{name}_values"], kept[f"{name}_components"] = (
                         where.singular_values,
                         where.components,
                     )
@@ -313,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     results.keep(
         CHAPTER,
-        chosen.name or chosen.task + ("" if count == 1 else f"-part-{index}"),
+        chosen.name or chosen.task + ("" if chosen.part == "all" else f"-part-{chosen.part.split('/')[0]}"),
         kept,
         command=shlex.join(["python", "-m", "learning_dynamics.alignment_training", *words]),
         seeds=seeds,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
+import io
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from learning_dynamics.files import write_whole
 
 
 class OutOfTimeError(RuntimeError):
@@ -22,15 +23,10 @@ def save(path: Path, state: dict[str, Any], *, settings: str) -> None:
         state: tensors, numbers, strings, and lists and dicts of them.
         settings: what the computation is, in words that change when it does.
     """
+    content = io.BytesIO()
+    torch.save({"settings": settings, "state": state}, content)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            torch.save({"settings": settings, "state": state}, stream)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(path, content.getvalue())
 
 
 def load(path: Path, *, settings: str) -> dict[str, Any] | None:

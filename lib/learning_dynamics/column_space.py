@@ -21,6 +21,8 @@ from scipy.sparse.linalg import lsmr
 from torch import Tensor, nn
 from torch.nn import functional
 
+from learning_dynamics.curvature import LinearOperator
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnSpace:
@@ -116,7 +118,7 @@ class MatrixFree(NamedTuple):
 
 
 def damped_residual(
-    jacobian: object,
+    jacobian: LinearOperator | Tensor,
     target: Tensor,
     damping: float,
     *,
@@ -126,7 +128,7 @@ def damped_residual(
     """Return `ColumnSpace.damped_residual` from products with J and its transpose alone, by LSMR.
 
     Args:
-        jacobian: Anything with `shape` (n, d), `@` and `.T`, such as `curvature.Jacobian`.
+        jacobian: An operator (n, d), such as `curvature.Jacobian`, or a matrix.
         target: `(n)`, not zero.
         damping: > 0, in units of the singular values. Steps grow like the largest one divided by it.
         tolerance: LSMR's `atol` and `btol`.
@@ -135,21 +137,27 @@ def damped_residual(
     Raises:
         ValueError: Shapes do not fit, the target is zero, or the damping is not positive.
     """
-    _require_target(tuple(jacobian.shape)[:1], target)  # type: ignore[attr-defined]
+    _require_target(jacobian.shape[:1], target)
     _require_damping(damping)
 
-    def product(matrix: object) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda v: (matrix @ torch.from_numpy(v.reshape(-1)).to(target)).cpu().numpy()  # type: ignore[operator]
+    def product(matrix: LinearOperator | Tensor) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda v: (matrix @ torch.from_numpy(v.reshape(-1)).to(target)).cpu().numpy()
 
     operator = ScipyOperator(
-        tuple(jacobian.shape),  # type: ignore[attr-defined]
+        tuple(jacobian.shape),
         matvec=product(jacobian),
-        rmatvec=product(jacobian.T),  # type: ignore[attr-defined]
+        rmatvec=product(jacobian.T),
         dtype=np.float64,
     )
     y = target.detach().cpu().numpy().astype(np.float64)
     solution, stop, steps, *_ = lsmr(
-        operator, y, damp=damping, atol=tolerance, btol=tolerance, conlim=0, maxiter=max_steps or 10 * len(y)
+        operator,
+        y,
+        damp=damping,
+        atol=tolerance,
+        btol=tolerance,
+        conlim=0,
+        maxiter=10 * len(y) if max_steps is None else max_steps,
     )
     missed = np.linalg.norm(y - operator.matvec(solution))
     return MatrixFree(float(missed / np.linalg.norm(y)), int(steps), stop != 7)
@@ -246,13 +254,12 @@ def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
     return max(shares)
 
 
-def _layer_gram(layer: nn.Module, inputs: Tensor, gradients: Tensor) -> Tensor:
+def _layer_gram(layer: nn.Linear | nn.Conv2d, inputs: Tensor, gradients: Tensor) -> Tensor:
     n, d_y = gradients.shape[:2]
     if isinstance(layer, nn.Linear):
         same = inputs @ inputs.T + (layer.bias is not None)
         flat = gradients.reshape(n * d_y, -1)
         return same.repeat_interleave(d_y, 0).repeat_interleave(d_y, 1) * (flat @ flat.T)
-    assert isinstance(layer, nn.Conv2d)
     patches = functional.unfold(inputs, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     of_weights = torch.einsum("npl,nyol->nyop", patches, gradients.flatten(3)).reshape(n * d_y, -1)
     gram = of_weights @ of_weights.T

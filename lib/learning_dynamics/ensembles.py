@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, grad_and_value, vmap
 
+from learning_dynamics.checks import require_count, step_numbers
 from learning_dynamics.optimizers import LossRule, Rule
 
 Gradient = Callable[[Tensor, int], Tensor]
@@ -52,8 +53,8 @@ def log_spaced(steps: int, per_decade: int = 20) -> tuple[int, ...]:
     Raises:
         ValueError: `steps` is negative or `per_decade` is less than 1.
     """
-    _require_count("steps", steps, 0)
-    _require_count("per_decade", per_decade, 1)
+    require_count("steps", steps, least=0)
+    require_count("per_decade", per_decade)
     numbers = {0, steps}
     exponent = 0
     while (number := round(10 ** (exponent / per_decade))) < steps:
@@ -98,13 +99,8 @@ def iterate(
             `theta0`, or `observe` or `watch` drops the batch axes, or the rule reads the loss and `gradient`
             does not return it.
     """
-    _require_count("steps", steps, 0)
-    recorded = log_spaced(steps) if record is None else tuple(int(k) for k in record)
-    if not recorded or list(recorded) != sorted({*recorded}) or recorded[0] < 0 or recorded[-1] > steps:
-        raise ValueError(
-            f"record = {recorded}; allowed: increasing step numbers between 0 and steps = {steps}"
-        )
-
+    require_count("steps", steps, least=0)
+    recorded = log_spaced(steps) if record is None else step_numbers(record, steps)
     theta, state = theta0, rule.start(theta0)
     wanted, values, watched = set(recorded), [], []
     for k in range(steps + 1):
@@ -210,8 +206,3 @@ def _infinite_unless(finite: Tensor, values: Tensor, name: str = "observe") -> T
             f"{name} returned the shape {tuple(values.shape)}; allowed: {tuple(batch)} and what follows"
         )
     return torch.where(finite.reshape(*batch, *[1] * (values.ndim - len(batch))), values, torch.inf)
-
-
-def _require_count(name: str, value: int, least: int) -> None:
-    if not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} = {value!r}; allowed: an integer >= {least}")

@@ -24,6 +24,7 @@ from matplotlib.lines import Line2D
 from scipy import stats
 
 from learning_dynamics.display import emit, write_line
+from learning_dynamics.ledger.read import NUMBERS_KEY
 from learning_dynamics.runs import Run
 
 Numbers: TypeAlias = torch.Tensor | np.ndarray | Sequence[float]
@@ -77,9 +78,8 @@ STYLE: dict[str, Any] = {
     "axes.prop_cycle": cycler(
         color=list(COLORS.values()),
         marker=list(MARKERS),
-        markevery=[
-            (0.02 * i, 0.15) for i in range(len(MARKERS))
-        ],  # a few markers a line, not on top of each other
+        # a few markers a line, not on top of each other
+        markevery=[(0.02 * i, 0.15) for i in range(len(MARKERS))],
     ),
 }
 
@@ -288,17 +288,17 @@ def comparison(
             raise ValueError(
                 f"row {row!r}: expected (quantity, source, here, agrees) with agrees True, False or None"
             )
-    rows = [Row(*row) for row in rows]
-    here = [np.atleast_1d(_array(row.here)) for row in rows]
-    for row, values in zip(rows, here, strict=True):
+    table = [Row(*row) for row in rows]
+    here = [np.atleast_1d(_array(row.here)) for row in table]
+    for row, values in zip(table, here, strict=True):
         if values.ndim != 1 or values.size not in (1, 2):
             raise ValueError(
                 f"here={row.here!r} of {row.quantity!r}: expected a number, or two for an interval"
             )
     text = [f"criterion: {criterion}"]
     body = ""
-    for row, values in zip(rows, here, strict=True):
-        verdict = {None: "not evaluated", True: "yes", False: "no"}[row.agrees]  # type: ignore[index]
+    for row, values in zip(table, here, strict=True):
+        verdict = {None: "not evaluated", True: "yes", False: "no"}[row.agrees]
         shown = ", ".join(f"{value:.4g}" for value in values)
         shown = f"[{shown}]" if values.size == 2 else shown
         text.append(f"{row.quantity}: source {row.source}, agrees: {verdict}")
@@ -391,4 +391,4 @@ def _short(value: float) -> int | float | str:
 
 def _keep(run: Run, record: dict[str, Any], text: str, html: str) -> None:
     write_line(run.chapter, "numbers", record)
-    emit(text, html, {"learning_dynamics/numbers": record})
+    emit(text, html, {NUMBERS_KEY: record})

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -194,7 +195,7 @@ def least_potential_path(
     first = least_potential(X, y, scales[0].item(), tolerance=tolerance, max_steps=max_steps)
     found, count = [first], first.iterations
     nu, beta0 = first.dual, torch.zeros_like(first.weights)
-    for one, two in zip(scales.log(), scales.log()[1:], strict=False):
+    for one, two in pairwise(scales.log()):
         stages = math.ceil(float(one - two) / STAGE)
         for j in range(1, stages + 1):
             now, later = (torch.zeros_like(beta0) + one + (two - one) * i / stages for i in (j - 1, j))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from learning_dynamics import data, models, optimizers, results
+from learning_dynamics.checks import require_count
 from learning_dynamics.runs import Run, resolve_device
 
 CHAPTER = "adaptivity/gauss_newton_steps"
@@ -91,8 +92,7 @@ def train(
     Raises:
         ValueError: `epochs` or `batch_size` is out of range.
     """
-    if epochs < 1:
-        raise ValueError(f"epochs = {epochs}; allowed: an integer >= 1")
+    require_count("epochs", epochs)
     if not 1 <= batch_size <= len(images):
         raise ValueError(f"batch_size = {batch_size}; allowed: between 1 and {len(images)} images")
     takes_loss = getattr(optimizer, "needs_loss", False)
@@ -110,7 +110,7 @@ def train(
         optimizer.zero_grad()
         loss.backward()
         if takes_loss:
-            optimizer.step(loss=loss)  # type: ignore[call-arg]
+            optimizer.step(loss=loss)
         else:
             optimizer.step()
         group = optimizer.param_groups[0]
@@ -122,7 +122,7 @@ def train(
             (network(x).argmax(1) == y).sum()
             for x, y in zip(test_images.split(1000), test_labels.split(1000), strict=True)
         ]
-    return History(losses, step_sizes, sum(right).item() / len(test_labels))  # type: ignore[union-attr]
+    return History(losses, step_sizes, torch.stack(right).sum().item() / len(test_labels))
 
 
 def images_of(name: str, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:

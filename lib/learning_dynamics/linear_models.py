@@ -12,8 +12,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from learning_dynamics.checks import require_count
+from learning_dynamics.ensembles import Gradient
 
-def least_squares_gradient(X: Tensor, y: Tensor) -> Callable[[Tensor, int], Tensor]:
+
+def least_squares_gradient(X: Tensor, y: Tensor) -> Gradient:
     r"""Return the gradient of the sum of squares, :math:`\nabla\mathcal L(\theta)=X^\top(X\theta-y)`.
 
     Args:
@@ -158,8 +161,7 @@ def stopped_gradient_descent(X: Tensor, y: Tensor, step_size: float | Tensor, st
     Raises:
         ValueError: the shapes do not fit together, `steps` is negative, or the step size is too large.
     """
-    if not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"steps = {steps!r}; allowed: an integer >= 0")
+    require_count("steps", steps, least=0)
     eta = torch.as_tensor(step_size, dtype=X.dtype, device=X.device)[..., None]
 
     def share(s: Tensor) -> Tensor:

@@ -368,9 +368,8 @@ def _least_distance(Z: np.ndarray, index: int) -> tuple[np.ndarray, np.ndarray]:
     f = np.r_[np.zeros(d), 1.0]
     u, _ = nnls(E, f, maxiter=30 * n)
     residual = E @ u - f
-    if (
-        residual @ residual < 1e-16
-    ):  # it is 1 / (1 + |w|^2): a margin below 1e-8 of the longest sample counts as none
+    # the square is 1 / (1 + |w|^2): a margin below 1e-8 of the longest sample counts as none
+    if residual @ residual < 1e-16:
         raise _not_separable(index)
     active = np.flatnonzero(u > 0)
     dual = np.zeros(n)

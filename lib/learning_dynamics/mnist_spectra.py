@@ -76,7 +76,7 @@ def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterato
 
 def matrices(
     network: nn.Module, seed: int, labels: str, samples: int = SAMPLES
-) -> dict[str, curvature.LinearOperator]:
+) -> dict[str, curvature.SymmetricOperator]:
     """Return Hessian, Gauss-Newton, Fisher and empirical Fisher on the first `samples` images, each `(d, d)`."""
     images, targets = (values[:samples] for values in training_data(seed, labels))
     return {

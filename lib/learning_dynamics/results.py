@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from learning_dynamics.files import write_whole
 
 LARGEST = 300_000
 PACKAGE = Path(__file__).resolve().parent
@@ -182,8 +183,8 @@ def keep(
             f"{chapter}/{run_name} is kept already: expected overwrite=True or another name"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
-    _write(target, content)
-    _write(target.with_suffix(".json"), described)
+    write_whole(target, content)
+    write_whole(target.with_suffix(".json"), described)
     return target
 
 
@@ -293,19 +294,6 @@ def _number_array(name: str, values: Any) -> np.ndarray:
 
 def _plain_index(index: Any) -> tuple[int, ...]:
     return tuple(int(i) for i in index)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that is whole from the first moment it has its name."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _repository() -> Path | None:

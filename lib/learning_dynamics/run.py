@@ -21,11 +21,10 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
-
-PARAMETERS = ("SCALE", "DEVICE", "SEED", "PART")
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,13 @@ class Cell:
 def cells(text: str) -> list[Cell]:
     """Split a percent script into its cells."""
     found: list[Cell] = []
-    header, start, lines = "", 0, text.splitlines()
+    lines = text.splitlines()
     marks = [index for index, line in enumerate(lines) if line.startswith("# %%")] + [len(lines)]
-    for start, end in zip(marks, marks[1:], strict=False):
-        header = lines[start]
-        tags = re.search(r"tags=(\[[^\]]*\])", header)
-        kind = "markdown" if "[markdown]" in header else "code"
-        found.append(
-            Cell(
-                kind, tuple(json.loads(tags[1])) if tags else (), "\n".join(lines[start + 1 : end]), start + 1
-            )
-        )
+    for start, end in pairwise(marks):
+        kind = "markdown" if "[markdown]" in lines[start] else "code"
+        listed = re.search(r"tags=(\[[^\]]*\])", lines[start])
+        tags = tuple(json.loads(listed[1])) if listed else ()
+        found.append(Cell(kind, tags, "\n".join(lines[start + 1 : end]), start + 1))
     return found
 
 
@@ -76,13 +71,9 @@ def execute(path: Path, parameters: dict[str, Any], out: Path) -> dict[str, Any]
         for index, cell in enumerate(code, 1):
             started = time.perf_counter()
             name = f"{path.name}, cell at line {cell.line}"
-            linecache.cache[name] = (
-                len(cell.source),
-                None,
-                [s + "\n" for s in cell.source.split("\n")],
-                name,
-            )
-            exec(compile(cell.source, name, "exec"), namespace)  # noqa: S102
+            lines = [line + "\n" for line in cell.source.split("\n")]
+            linecache.cache[name] = (len(cell.source), None, lines, name)  # for the lines in a traceback
+            exec(compile(cell.source, name, "exec"), namespace)
             if "parameters" in cell.tags:
                 unknown = [key for key in parameters if key not in namespace]
                 if unknown:
@@ -158,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parameters["PART"] = options.part
     records = mock.patch.dict(os.environ, LEARNING_DYNAMICS_RECORDS=str(options.out.resolve()))
     with records, (options.out / "log.txt").open("w", encoding="utf-8") as log:
-        with contextlib.redirect_stdout(_Both(sys.stdout, log)):  # type: ignore[type-var]
+        with contextlib.redirect_stdout(_Both(sys.stdout, log)):
             try:
                 execute(options.chapter, parameters, options.out)
             except ValueError as error:

@@ -37,7 +37,8 @@ class Run:
     device: torch.device | str = "auto"
     seed: int = 0
     part: str = "all"
-    dtype: torch.dtype = field(default=torch.float64)
+    dtype: torch.dtype = torch.float64
+    _part: tuple[int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", self.chapter):
@@ -49,8 +50,7 @@ class Run:
         if not self.dtype.is_floating_point:
             raise ValueError(f"dtype={self.dtype}: expected a floating point type")
         object.__setattr__(self, "device", resolve_device(self.device))
-        index, count = self._parse_part()
-        object.__setattr__(self, "_part", (index, count))
+        object.__setattr__(self, "_part", self._parse_part())
 
     def _parse_part(self) -> tuple[int, int]:
         if self.part == "all":
@@ -88,7 +88,7 @@ class Run:
 
     def share(self, items: list[T]) -> list[T]:
         """Return this part's share of a list of independent pieces: every m-th, starting at the k-th."""
-        index, count = self._part  # type: ignore[attr-defined]
+        index, count = self._part
         return items[index - 1 :: count]
 
 

@@ -11,6 +11,7 @@ the same command goes on where it was.
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
 import time
@@ -65,6 +66,8 @@ RUNGS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "ring": (LinearRecurrentUnit, RING | {"normalizer": "none"}),
     "lru": (LinearRecurrentUnit, RING),
     "lru-recomputed": (LinearRecurrentUnit, RING | {"normalizer": "recomputed"}),
+    "ring-slow": (LinearRecurrentUnit, RING | {"normalizer": "none", "max_phase": math.pi / 10}),
+    "lru-slow": (LinearRecurrentUnit, RING | {"max_phase": math.pi / 10}),
     "s4d-lin": (DiagonalStateSpace, {}),
     "s4d-inv": (DiagonalStateSpace, {"rates": "inv"}),
     "s4d-euler": (DiagonalStateSpace, {"discretization": "euler"}),
@@ -84,6 +87,7 @@ PARTS = {
     "variants": ("lru-recomputed", "s4d-inv", "s4d-euler", "s4d-untied"),
     "unscaled": ("s4d-unscaled",),
     "normalizer": ("lru", "lru-recomputed"),
+    "phases": ("ring-slow", "lru-slow"),
     "radius": tuple(f"{chart}-0-{r}" for chart in ("exponential", "stable") for r in ("9", "99", "999")),
 }
 

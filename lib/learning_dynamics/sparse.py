@@ -9,14 +9,17 @@ The two linear programs are solved by HiGHS through `scipy.optimize.linprog`, on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Sequence
+from itertools import combinations, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.optimize import linprog
 from torch import Tensor
+
+from learning_dynamics.checks import step_numbers
+from learning_dynamics.ensembles import Gradient
 
 
 class SparseProblem(NamedTuple):
@@ -116,9 +119,7 @@ def gaussian_second_moment(
     return torch.stack(drawn)
 
 
-def squared_weights_gradient(
-    X: Tensor, y: Tensor, rows: Tensor | None = None
-) -> Callable[[Tensor, int], Tensor]:
+def squared_weights_gradient(X: Tensor, y: Tensor, rows: Tensor | None = None) -> Gradient:
     r"""Return the gradient of the squared-weight model, :math:`\frac1nX^\top(X(\theta\odot\theta)-y)\odot\theta`.
 
     Args:
@@ -152,7 +153,7 @@ def squared_weights_gradient(
     return gradient
 
 
-def population_gradient(truth: Tensor) -> Callable[[Tensor, int], Tensor]:
+def population_gradient(truth: Tensor) -> Gradient:
     r"""Return the gradient for infinitely many samples, :math:`(\theta\odot\theta-\beta^\star)\odot\theta`.
 
     Args:
@@ -203,9 +204,7 @@ def log_descent(
         )
     if not bool(torch.isfinite(log_start).all()):
         raise ValueError("log_start is not finite; allowed: the logarithms of positive starts, alpha > 0")
-    kept = [steps] if record is None else [int(k) for k in record]
-    if not kept or kept != sorted({*kept}) or kept[0] < 0 or kept[-1] > steps:
-        raise ValueError(f"record = {kept}; allowed: increasing step numbers between 0 and steps = {steps}")
+    kept = step_numbers([steps] if record is None else record, steps)
     log_theta, wanted, found = log_start, set(kept), []
     for k in range(kept[-1] + 1):
         if k in wanted:
@@ -402,14 +401,12 @@ def least_norm_certificate(X: Tensor, truth: Tensor) -> Tensor:
     Raises:
         ValueError: the problems differ in sparsity.
     """
-    counts = (truth > 0).sum(-1)
-    if not bool((counts == counts.flatten()[0]).all()):
+    inside = truth > 0
+    counts = inside.sum(-1)
+    sparsity = int(counts.flatten()[0])
+    if not bool((counts == sparsity).all()):
         raise ValueError("truth: the problems differ in sparsity; allowed: the same number of ones in all")
-    places = (
-        (truth > 0)
-        .to(torch.int8)
-        .argsort(dim=-1, descending=True, stable=True)[..., : int(counts.flatten()[0])]
-    )
+    places = inside.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[..., :sparsity]
     on = torch.gather(X, -1, places[..., None, :].expand(*X.shape[:-1], places.shape[-1]))
     ones = torch.ones(*on.shape[:-2], on.shape[-1], 1, dtype=X.dtype, device=X.device)
     return (X.mT @ (on @ torch.linalg.solve(on.mT @ on, ones))).squeeze(-1)
@@ -435,7 +432,7 @@ def entropy_limit(X: Tensor, y: Tensor, alphas: Sequence[float], *, tolerance: f
         ValueError: the scales are not positive and decreasing, n >= d, or Newton's method does not arrive.
     """
     scales = [float(alpha) for alpha in alphas]
-    if not scales or min(scales) <= 0 or any(b >= a for a, b in zip(scales, scales[1:], strict=False)):
+    if not scales or min(scales) <= 0 or any(b >= a for a, b in pairwise(scales)):
         raise ValueError(f"alphas = {scales}; allowed: positive and decreasing")
     if X.shape[-2] >= X.shape[-1]:
         raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (*batch, n, d) with n < d")

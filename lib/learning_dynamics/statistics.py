@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,9 +140,7 @@ def paired_order(
         raise ValueError(
             f"values have {[len(column) for column in columns]} seeds; allowed: the same seeds for every name"
         )
-    return tuple(
-        mean_interval(larger - smaller, level) for smaller, larger in zip(columns, columns[1:], strict=False)
-    )
+    return tuple(mean_interval(larger - smaller, level) for smaller, larger in pairwise(columns))
 
 
 def log_log_slope(x: Samples, y: Samples, level: float = 0.999) -> Interval:

@@ -27,9 +27,8 @@ BATCH = 20
 STEPS = 3000
 RIDGES = {"a1a": 0.01, "breast-cancer": 0.1}
 STARTS = {"zero": 0.0, "far": 1.0}  # standard deviation of a normal start
-EXPONENTS = torch.arange(
-    -2.0, 2.01, 0.5, dtype=torch.float64
-)  # every tuned method chooses among nine step sizes
+# every tuned method chooses among nine step sizes
+EXPONENTS = torch.arange(-2.0, 2.01, 0.5, dtype=torch.float64)
 
 
 class Method(NamedTuple):

@@ -31,6 +31,21 @@ def test_batched_training_is_torch_sgd_for_each_seed() -> None:
         assert abs(got.loss[-1, s].item() - loss) < 1e-5
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"record": [0, 2]}, "the last is epochs = 3"),
+        ({"record": [0, 3, 4]}, "between 0 and steps = 3"),
+        ({"batch_size": 21}, "batch_size = 21"),
+    ],
+)
+def test_training_refuses_what_does_not_fit(change: dict, message: str) -> None:
+    seen, networks = alignment.make_data("sine", 20, [0]), alignment.make_models("sine", 2, [0])
+    options = {"step_size": 0.1, "momentum": 0.9, "batch_size": 10, "epochs": 3, "record": [0, 3]}
+    with pytest.raises(ValueError, match=message):
+        alignment.train(networks, seen, **(options | change))
+
+
 def test_data_of_the_four_tasks() -> None:
     for task in alignment.TASKS:
         seen = alignment.make_data(task, 12, [3, 4])

@@ -204,6 +204,7 @@ def test_bad_arguments_are_refused(call, message):
         ({"steps": -1}, "steps = -1"),
         ({"record": []}, r"record = \(\)"),
         ({"record": [2, 1]}, r"record = \(2, 1\)"),
+        ({"record": [1, 1]}, r"record = \(1, 1\)"),
         ({"record": [0, 9]}, r"record = \(0, 9\).*steps = 3"),
         ({"record": [-1, 2]}, r"record = \(-1, 2\)"),
         ({"rule": optimizers.GradientDescent(torch.ones(3, 1))}, r"theta0 has shape \(2,\).*\(3, 2\)"),

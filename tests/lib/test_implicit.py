@@ -177,10 +177,12 @@ def test_a_discount_outside_the_interval_is_refused(discount) -> None:
 
 def test_other_wrong_arguments_are_named() -> None:
     u, Z = chain(13)
-    with pytest.raises(ValueError, match="S has row .1,. with sum"):
+    with pytest.raises(ValueError, match="S: row .1,. sums to"):
         S = Z.softmax(-1).clone()
         S[1, 0] += 0.1
         implicit.stationary_distribution(S)
+    with pytest.raises(ValueError, match=r"S has shape \(4, 3\)"):
+        implicit.stationary_distribution(torch.full((4, 3), 1 / 3, dtype=torch.float64))
     with pytest.raises(ValueError, match="no unique stationary law"):
         implicit.stationary_distribution(torch.eye(3, dtype=torch.float64))
     with pytest.raises(ValueError, match="Z has row .2,. without a distribution"):
@@ -189,11 +191,11 @@ def test_other_wrong_arguments_are_named() -> None:
         implicit.reward_chain_value(u[:3], Z, 0.9)
     with pytest.raises(ValueError, match="is singular"):
         implicit.reward_chain_value(u, Z, 1 - 2 * EPS)
-    with pytest.raises(ValueError, match="sweeps=-1"):
+    with pytest.raises(ValueError, match="sweeps = -1"):
         implicit.unrolled_value(u, Z, 0.9, -1)
     with pytest.raises(ValueError, match="tolerance=0"):
         implicit.fixed_point(lambda x: x, u, tolerance=0)
-    with pytest.raises(ValueError, match="most_sweeps=0"):
+    with pytest.raises(ValueError, match="most_sweeps = 0"):
         implicit.fixed_point(lambda x: x, u, most_sweeps=0)
     with pytest.raises(ValueError, match="sweep has shape"):
         implicit.fixed_point(lambda x: x[:2], u)

@@ -72,9 +72,12 @@ def test_ties_do_not_keep_policy_iteration_going():
     assert torch.allclose(plan.values, torch.full((3,), 10.0, dtype=torch.float64))
 
 
-def test_value_iteration_that_runs_out_of_sweeps_says_so():
-    process = random_process(1, discount=0.99)
-    assert not mdp.value_iteration(process.transitions, process.rewards, 0.99, sweeps=3).converged
+def test_planning_that_runs_out_of_rounds_says_so():
+    process = mdp.four_rooms()
+    given_up = mdp.value_iteration(process.transitions, process.rewards, 0.99, sweeps=3)
+    assert given_up.rounds == 3 and not given_up.converged
+    given_up = mdp.policy_iteration(process.transitions, process.rewards, 0.99, solves=1)
+    assert given_up.rounds == 1 and not given_up.converged
 
 
 def test_returns_against_a_sum():

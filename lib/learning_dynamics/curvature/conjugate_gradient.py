@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics.checks import require_finite
 from learning_dynamics.curvature.products import Product, multiply
 
 
@@ -66,8 +67,7 @@ def conjugate_gradient(
     """
     if not isinstance(b, Tensor) or b.ndim not in (1, 2) or not b.is_floating_point():
         raise ValueError("b must be a floating point tensor of shape (d) or (d, k)")
-    if not torch.isfinite(b).all():
-        raise ValueError("b has entries that are NaN or infinite; allowed: finite numbers")
+    require_finite("b", b)
     if not damping >= 0:
         raise ValueError(f"damping = {damping}; allowed: >= 0")
     tolerance = (1e-10 if b.dtype == torch.float64 else 1e-5) if tolerance is None else tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -11,6 +12,7 @@ from torch.func import vmap
 from learning_dynamics.curvature.linear_operator import SymmetricOperator
 from learning_dynamics.curvature.linearization import LinearizedData
 from learning_dynamics.curvature.network import Model, Parameters
+from learning_dynamics.curvature.output_laws import OutputLaw
 from learning_dynamics.curvature.torch_losses import Loss, as_law
 
 
@@ -55,12 +57,8 @@ class OutputCurvature(SymmetricOperator):
         return sum(part.sum(0) for part in parts) / n
 
 
-class GaussNewton(OutputCurvature):
-    r"""The generalized Gauss-Newton matrix :math:`\frac1n \sum_n J_n^\top H_{out,n} J_n` (Schraudolph 2002).
-
-    :math:`H_{out}` is the Hessian of the loss with respect to the outputs. The matrix is the Hessian of the loss of
-    the linearized model. It equals the Fisher matrix for the laws whose H_out does not depend on the target.
-    """
+class _OfTargets(OutputCurvature):
+    """An output curvature that reads the targets of the data: what makes `GaussNewton` and `EmpiricalFisher`."""
 
     def __init__(
         self,
@@ -72,7 +70,7 @@ class GaussNewton(OutputCurvature):
         parameters: Parameters | None = None,
         batch_size: int | None = None,
     ) -> None:
-        """Linearize a model and take the curvature of its loss.
+        """Linearize a model on its data.
 
         Args:
             model: a module, or a pair `(f, theta)`.
@@ -88,7 +86,23 @@ class GaussNewton(OutputCurvature):
         """
         data = LinearizedData(model, inputs, parameters, batch_size)
         law, scale = as_law(law, data.outputs)
-        super().__init__(data, scale * law.hessian(data.outputs, law.checked(data.outputs, targets)))
+        targets = law.checked(data.outputs, targets)
+        super().__init__(data, self._at_outputs(law, scale, data.outputs, targets))
+
+    @abstractmethod
+    def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the A_n, `(n, d_y, d_y)`, for the loss that is `scale` times that of the law."""
+
+
+class GaussNewton(_OfTargets):
+    r"""The generalized Gauss-Newton matrix :math:`\frac1n \sum_n J_n^\top H_{out,n} J_n` (Schraudolph 2002).
+
+    :math:`H_{out}` is the Hessian of the loss with respect to the outputs. The matrix is the Hessian of the loss of
+    the linearized model. It equals the Fisher matrix for the laws whose H_out does not depend on the target.
+    """
+
+    def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
+        return scale * law.hessian(outputs, targets)
 
 
 class Fisher(OutputCurvature):
@@ -135,7 +149,7 @@ class Fisher(OutputCurvature):
         super().__init__(data, scale * torch.einsum("sni,snj->nij", scores, scores) / samples)
 
 
-class EmpiricalFisher(OutputCurvature):
+class EmpiricalFisher(_OfTargets):
     r"""The empirical Fisher matrix :math:`\frac1n \sum_n g_n g_n^\top`, g_n the gradient of the loss of sample n.
 
     The targets are those of the data, so that it is no Fisher matrix: it is the uncentred second moment of the
@@ -143,34 +157,9 @@ class EmpiricalFisher(OutputCurvature):
     the gradients of that loss, and the matrix is c^2 times that of the law.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        law: Loss,
-        inputs: Tensor,
-        targets: Tensor,
-        *,
-        parameters: Parameters | None = None,
-        batch_size: int | None = None,
-    ) -> None:
-        """Linearize a model and take the outer products of its gradients.
-
-        Args:
-            model: a module, or a pair `(f, theta)`.
-            law: an output law, or a torch loss with reduction="mean".
-            inputs: `(n, ...)`, n >= 1.
-            targets: as the law wants them, n of them.
-            parameters: some parameters of a module; default: all that require a gradient.
-            batch_size: None keeps the linearization; an integer makes it anew for each batch and product.
-
-        Raises:
-            ValueError: as `GaussNewton`.
-        """
-        data = LinearizedData(model, inputs, parameters, batch_size)
-        law, scale = as_law(law, data.outputs)
-        scores = scale * law.gradient(data.outputs, law.checked(data.outputs, targets))
-        self._scores = scores
-        super().__init__(data, scores[:, :, None] * scores[:, None, :])
+    def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
+        self._scores = scale * law.gradient(outputs, targets)
+        return self._scores[:, :, None] * self._scores[:, None, :]
 
     def _diagonal(self) -> Tensor:
         """Return the mean of the squared gradients."""

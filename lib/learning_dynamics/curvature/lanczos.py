@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.curvature.checks import require_count
+from learning_dynamics.checks import require_count
 from learning_dynamics.curvature.products import Product, multiply
 
 
@@ -83,7 +83,7 @@ def lanczos(A: Product, start: Tensor, steps: int) -> Tridiagonal:
         ValueError: start is no finite vector other than zero, or steps is not as allowed.
     """
     _require_start(start)
-    require_count("steps", steps, len(start))
+    require_count("steps", steps, most=len(start))
     process = _Process(A, start, steps)
     while process.size < steps and not process.invariant:
         process.extend()
@@ -111,7 +111,7 @@ def top_eigenpairs(
     """
     _require_start(start)
     d = len(start)
-    require_count("k", k, d)
+    require_count("k", k, most=d)
     tolerance = (1e-8 if start.dtype == torch.float64 else 1e-4) if tolerance is None else tolerance
     max_steps = min(d, 300 + 10 * k) if max_steps is None else min(d, max_steps)
     if not tolerance > 0 or max_steps < k:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from learning_dynamics.curvature.checks import require_finite
+from learning_dynamics.checks import require_finite
 
 Formula = tuple[Callable[[Tensor, Tensor], Tensor], Tensor]
 """A pair `(f, theta)`: `f(theta (d), x) -> (d_y)` for one input x, and the parameters `(d)` to stand at."""
@@ -118,7 +118,8 @@ def _from_module(model: nn.Module, parameters: Parameters | None) -> Network:
 
 def _choose(model: nn.Module, parameters: Parameters | None) -> dict[str, Tensor]:
     """Return the parameters to differentiate by name, in the order asked for."""
-    named = dict(model.named_parameters())
+    named: dict[str, Tensor] = dict(model.named_parameters())
+    chosen: dict[str, Tensor]
     if parameters is None:
         chosen = {name: p for name, p in named.items() if p.requires_grad}
         if not chosen:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from learning_dynamics.curvature.checks import require_count, require_finite, require_generator
+from learning_dynamics.checks import require_count, require_finite, require_generator
 
 
 class OutputLaw(ABC):
@@ -43,7 +43,7 @@ class OutputLaw(ABC):
     def _draw(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
         """Return one target for each output, on the generator's device, where the outputs already are."""
 
-    def sample(self, outputs: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+    def sample(self, outputs: Tensor, samples: int, generator: torch.Generator | None) -> Tensor:
         """Draw targets from the law.
 
         Args:
@@ -98,7 +98,27 @@ class OutputLaw(ABC):
         return f"{type(self).__name__}()"
 
 
-class SquaredError(OutputLaw):
+class _Natural(OutputLaw):
+    """An exponential family whose outputs are its natural parameters.
+
+    The gradient is the mean of the law minus the target. The Hessian is the covariance of the target: it does not
+    depend on the target at hand, so that both curvatures are the same.
+    """
+
+    @abstractmethod
+    def _mean(self, outputs: Tensor) -> Tensor:
+        """Return E y, `(..., d_y)`."""
+
+    def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return E y - y."""
+        return self._mean(outputs) - self._shaped(outputs, targets)
+
+    def hessian(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the covariance of y, as `fisher`."""
+        return self.fisher(outputs)
+
+
+class SquaredError(_Natural):
     r"""Gaussian with unit variance: :math:`\ell = \frac12 \lVert f - y \rVert^2`, both curvatures the identity.
 
     Targets `(..., d_y)`; `(...)` where d_y = 1.
@@ -108,13 +128,8 @@ class SquaredError(OutputLaw):
         """Return half the squared distance."""
         return 0.5 * (outputs - self._shaped(outputs, targets)).square().sum(-1)
 
-    def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return f - y."""
-        return outputs - self._shaped(outputs, targets)
-
-    def hessian(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the identity."""
-        return self.fisher(outputs)
+    def _mean(self, outputs: Tensor) -> Tensor:
+        return outputs
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return the identity."""
@@ -124,7 +139,7 @@ class SquaredError(OutputLaw):
         return outputs + _normal(outputs, generator)
 
 
-class Categorical(OutputLaw):
+class Categorical(_Natural):
     r"""One of d_y classes, softmax in the loss: :math:`\ell = -\sum_c y_c \ln p_c`, :math:`p = softmax(f)`.
 
     Both curvatures are diag(p) - p p^T. Targets: class indices `(...)` of an integer dtype, or probability vectors
@@ -137,17 +152,12 @@ class Categorical(OutputLaw):
         """Return the cross-entropy."""
         return -(self._shaped(outputs, targets) * outputs.log_softmax(-1)).sum(-1)
 
-    def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return p - y."""
-        return outputs.softmax(-1) - self._shaped(outputs, targets)
-
-    def hessian(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return diag(p) - p p^T."""
-        return self.fisher(outputs)
+    def _mean(self, outputs: Tensor) -> Tensor:
+        return outputs.softmax(-1)
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(p) - p p^T."""
-        p = outputs.softmax(-1)
+        p = self._mean(outputs)
         return torch.diag_embed(p) - p[..., :, None] * p[..., None, :]
 
     def checked(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -170,11 +180,11 @@ class Categorical(OutputLaw):
         return super()._shaped(outputs, targets)
 
     def _draw(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        p = outputs.softmax(-1).reshape(-1, outputs.shape[-1])
+        p = self._mean(outputs).reshape(-1, outputs.shape[-1])
         return torch.multinomial(p, 1, generator=generator).reshape(outputs.shape[:-1])
 
 
-class Bernoulli(OutputLaw):
+class Bernoulli(_Natural):
     r"""d_y independent yes-or-no targets from logits: :math:`\ell = \sum_c \ln(1 + e^{f_c}) - y_c f_c`.
 
     Both curvatures are diag(p (1 - p)). Targets in [0, 1], `(..., d_y)`; `(...)` where d_y = 1.
@@ -186,13 +196,8 @@ class Bernoulli(OutputLaw):
         """Return the sum of the binary cross-entropies."""
         return (softplus(outputs) - self._shaped(outputs, targets) * outputs).sum(-1)
 
-    def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return p - y."""
-        return outputs.sigmoid() - self._shaped(outputs, targets)
-
-    def hessian(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return diag(p (1 - p))."""
-        return self.fisher(outputs)
+    def _mean(self, outputs: Tensor) -> Tensor:
+        return outputs.sigmoid()
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(p (1 - p))."""
@@ -206,10 +211,10 @@ class Bernoulli(OutputLaw):
         return targets
 
     def _draw(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.bernoulli(outputs.sigmoid(), generator=generator)
+        return torch.bernoulli(self._mean(outputs), generator=generator)
 
 
-class Poisson(OutputLaw):
+class Poisson(_Natural):
     r"""d_y independent counts from log rates: :math:`\ell = \sum_c e^{f_c} - y_c f_c`.
 
     Both curvatures are diag(e^f). Targets >= 0, `(..., d_y)`; `(...)` where d_y = 1.
@@ -221,17 +226,12 @@ class Poisson(OutputLaw):
         """Return the sum of e^f - y f."""
         return (outputs.exp() - self._shaped(outputs, targets) * outputs).sum(-1)
 
-    def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return e^f - y."""
-        return outputs.exp() - self._shaped(outputs, targets)
-
-    def hessian(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return diag(e^f)."""
-        return self.fisher(outputs)
+    def _mean(self, outputs: Tensor) -> Tensor:
+        return outputs.exp()
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(e^f)."""
-        return torch.diag_embed(outputs.exp())
+        return torch.diag_embed(self._mean(outputs))
 
     def checked(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the targets in the outputs' dtype, after checking that none is negative."""
@@ -241,15 +241,15 @@ class Poisson(OutputLaw):
         return targets
 
     def _draw(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.poisson(outputs.exp(), generator=generator)
+        return torch.poisson(self._mean(outputs), generator=generator)
 
 
 class HeteroscedasticGaussian(OutputLaw):
     r"""m independent Gaussians whose outputs are the means and the logarithms of the variances, d_y = 2 m.
 
-    With f = (mean, s) and r = y - mean, :math:`\ell = \sum_c \frac12 (s_c + r_c^2 e^{-s_c})`. Here the curvatures
-    differ: F_out is diag(e^{-s}, 1/2), while H_out depends on the targets and has a negative eigenvalue in each
-    component whose residual is not zero. Targets `(..., m)`; `(...)` where m = 1.
+    With f = (mean, s) and r = y - mean, :math:`\ell = \sum_c \frac12 (s_c + r_c^2 e^{-s_c})`. These are no natural
+    parameters, and the curvatures differ: F_out is diag(e^{-s}, 1/2), while H_out depends on the targets and has a
+    negative eigenvalue in each component whose residual is not zero. Targets `(..., m)`; `(...)` where m = 1.
     """
 
     targets_in_words = "floating point (..., d_y / 2)"

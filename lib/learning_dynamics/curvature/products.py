@@ -11,7 +11,7 @@ from torch import Tensor
 class Matrix(Protocol):
     """Anything with `A @ v` for v `(d)` and `(d, k)`: an operator or a tensor."""
 
-    def __matmul__(self, v: Tensor, /) -> Tensor: ...  # noqa: D105
+    def __matmul__(self, v: Tensor, /) -> Tensor: ...
 
 
 Product = Matrix | Callable[[Tensor], Tensor]

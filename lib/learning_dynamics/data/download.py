@@ -19,9 +19,8 @@ from pathlib import Path
 
 try:
     import fcntl
-except (
-    ImportError
-):  # Windows: no lock; two downloads at once then end in a checksum error, never in a wrong file
+except ImportError:
+    # Windows: no lock; two downloads at once then end in a checksum error, never in a wrong file
     fcntl = None  # type: ignore[assignment]
 
 CHUNK = 1 << 16
@@ -124,9 +123,8 @@ def _transfer(url: str, part: Path, size: int, timeout: float) -> None:
         continues = response.status == 206
         if continues and not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             raise http.client.HTTPException("the server sent another range than it was asked for")
-        left = (
-            size - (start if continues else 0) + 1
-        )  # one byte too many is enough to see that it is the wrong file
+        # one byte too many is enough to see that it is the wrong file
+        left = size - (start if continues else 0) + 1
         with part.open("ab" if continues else "wb") as stream:
             while left > 0 and (chunk := response.read(min(CHUNK, left))):
                 stream.write(chunk)

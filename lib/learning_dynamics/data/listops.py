@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-OPERATIONS = {
+from learning_dynamics.checks import require_count
+
+OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "MAX": max,
     "MIN": min,
     "MED": lambda v: sorted(v)[(len(v) - 1) // 2],
@@ -56,16 +59,11 @@ def listops(
     Raises:
         ValueError: a size out of range, or lengths that such expressions hardly ever have.
     """
-    for name, value, least in (
-        ("n", n, 1),
-        ("shortest", shortest, 4),
-        ("depth", depth, 1),
-        ("arguments", arguments, 2),
-    ):
-        if value < least:
-            raise ValueError(f"{name} = {value}; allowed: at least {least}")
-    if longest < shortest:
-        raise ValueError(f"longest = {longest}; allowed: at least shortest = {shortest}")
+    require_count("n", n)
+    require_count("shortest", shortest, least=4)
+    require_count("longest", longest, least=shortest)
+    require_count("depth", depth)
+    require_count("arguments", arguments, least=2)
     draw = _Digits(generator)
     found: list[tuple[list[int], int]] = []
     for _ in range(2000 * n):
@@ -92,7 +90,7 @@ def evaluate(tokens: list[int]) -> int:
     Raises:
         ValueError: the tokens are not one whole expression.
     """
-    stack: list[list[int] | str] = []
+    stack: list[str] = []
     values: list[list[int]] = [[]]
     for token in (TOKENS[t] for t in tokens if t):
         if token.startswith("["):
@@ -103,7 +101,7 @@ def evaluate(tokens: list[int]) -> int:
                 raise ValueError(
                     "tokens: a bracket closes what was not opened, or an operation without arguments"
                 )
-            result = OPERATIONS[str(stack.pop())](values.pop())
+            result = OPERATIONS[stack.pop()](values.pop())
             values[-1].append(result)
         else:
             values[-1].append(int(token))
@@ -116,7 +114,8 @@ class _Digits:
     """Small random whole numbers from a generator, drawn many at a time."""
 
     def __init__(self, generator: torch.Generator) -> None:
-        self.generator, self.pool = generator, []
+        self.generator = generator
+        self.pool: list[float] = []
 
     def below(self, bound: int) -> int:
         if not self.pool:

@@ -53,7 +53,7 @@ def _file(folder: str, name: str, servers: Sequence[str], size: int, sha256: str
 
 
 def _idx_sets(
-    name: str, servers: Sequence[str], source: str, licence: str, known: dict
+    name: str, servers: Sequence[str], source: str, licence: str, known: dict[str, tuple[int, str]]
 ) -> dict[str, PublicSet]:
     """Return training and test set of a relative of MNIST from the (size, SHA-256) of its four files."""
     files = {key: _file(name, f"{key}-ubyte.gz", servers, *value) for key, value in known.items()}

@@ -6,7 +6,7 @@ import hashlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -48,18 +48,6 @@ def _read_digits() -> Arrays:
     return digits.images / 16, digits.target
 
 
-def _read_breast_cancer() -> Arrays:
-    return datasets.load_breast_cancer(return_X_y=True)
-
-
-def _read_diabetes() -> Arrays:
-    return datasets.load_diabetes(return_X_y=True)
-
-
-def _read_wine() -> Arrays:
-    return datasets.load_wine(return_X_y=True)
-
-
 SHIPPED: dict[str, ShippedSet] = {
     "mnist-10k": ShippedSet(
         read_mnist_10k,
@@ -70,13 +58,17 @@ SHIPPED: dict[str, ShippedSet] = {
         _read_digits, "scikit-learn, from UCI Optical Recognition of Handwritten Digits", "CC BY 4.0"
     ),
     "breast-cancer": ShippedSet(
-        _read_breast_cancer, "scikit-learn, from UCI Breast Cancer Wisconsin (Diagnostic)", "CC BY 4.0"
+        partial(datasets.load_breast_cancer, return_X_y=True),
+        "scikit-learn, from UCI Breast Cancer Wisconsin (Diagnostic)",
+        "CC BY 4.0",
     ),
     "diabetes": ShippedSet(
-        _read_diabetes,
+        partial(datasets.load_diabetes, return_X_y=True),
         "scikit-learn, from B. Efron and others, Least angle regression, 2004",
         "none stated; BSD 3-Clause as part of scikit-learn",
         classification=False,
     ),
-    "wine": ShippedSet(_read_wine, "scikit-learn, from UCI Wine", "CC BY 4.0"),
+    "wine": ShippedSet(
+        partial(datasets.load_wine, return_X_y=True), "scikit-learn, from UCI Wine", "CC BY 4.0"
+    ),
 }

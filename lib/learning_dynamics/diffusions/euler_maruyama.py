@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+from learning_dynamics.checks import require_count, step_numbers
+
 
 def euler_maruyama(
     drift: Callable[[Tensor, float], Tensor],
@@ -45,12 +47,9 @@ def euler_maruyama(
     """
     if not 0 < time_step < math.inf:
         raise ValueError(f"time_step = {time_step}; allowed: finite, > 0")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"steps = {steps!r}; allowed: an integer >= 0")
-    recorded = tuple(range(steps + 1)) if record is None else tuple(int(k) for k in record)
-    if not recorded or list(recorded) != sorted({*recorded}) or recorded[0] < 0 or recorded[-1] > steps:
-        raise ValueError(f"record = {recorded}; allowed: increasing step numbers from 0 to {steps}")
-    x, wanted, path = x0, set(recorded), []
+    require_count("steps", steps, least=0)
+    wanted = set(step_numbers(range(steps + 1) if record is None else record, steps))
+    x, path = x0, []
     for k in range(steps + 1):
         if k in wanted:
             path.append(x)

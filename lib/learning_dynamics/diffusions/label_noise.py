@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from learning_dynamics.checks import require_count
 from learning_dynamics.ensembles import Gradient
 
 Predict = Callable[[Tensor], Tensor]
@@ -51,17 +52,16 @@ def label_noise_gradient(
     """
     if not bool((torch.as_tensor(sigma) >= 0).all()):
         raise ValueError(f"sigma = {sigma!r}; allowed: >= 0")
-    if batch_size is not None and (isinstance(batch_size, bool) or batch_size < 1):
-        raise ValueError(f"batch_size = {batch_size!r}; allowed: an integer >= 1, or None for all samples")
+    if batch_size is not None:
+        require_count("batch_size", batch_size)
     if noise not in ("signs", "normal"):
         raise ValueError(f"noise = {noise!r}; allowed: 'signs' or 'normal'")
 
     def gradient(theta: Tensor, k: int) -> Tensor:
         residual = predict(theta) - y
         if batch_size is None:
-            error = (residual - sigma * _draw(residual.shape, residual, noise, generator)) / residual.shape[
-                -1
-            ]
+            perturbed = residual - sigma * _draw(residual.shape, residual, noise, generator)
+            error = perturbed / residual.shape[-1]
         else:  # one noise a place in the batch, not a sample: a sample drawn twice has two labels
             shape = (*residual.shape[:-1], batch_size)
             rows = torch.randint(residual.shape[-1], shape, generator=generator).to(residual.device)

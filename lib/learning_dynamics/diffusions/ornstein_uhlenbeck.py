@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg
@@ -84,7 +85,7 @@ class OrnsteinUhlenbeck:
             ValueError: the times do not increase, or `x0` has another d.
         """
         grid = [float(time) for time in times]
-        if not grid or grid[0] < 0 or any(b <= a for a, b in zip(grid, grid[1:], strict=False)):
+        if not grid or grid[0] < 0 or any(b <= a for a, b in pairwise(grid)):
             raise ValueError(f"times = {grid}; allowed: strictly increasing, >= 0, at least one")
         if x0.shape[-1] != len(self.A):
             raise ValueError(f"x0 has shape {tuple(x0.shape)}; allowed: (*batch, {len(self.A)})")

@@ -11,6 +11,8 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+from learning_dynamics.checks import require_count
+
 
 def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float) -> Tensor:
     r"""Return the stationary covariance of the noisy iteration, exact for every step size.
@@ -89,8 +91,7 @@ def chain_covariance_path(H: Tensor, Sigma: Tensor, step_size: float, steps: int
     _checked(H, Sigma)
     if not step_size > 0:
         raise ValueError(f"step_size = {step_size}; allowed: > 0")
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"steps = {steps!r}; allowed: an integer >= 0")
+    require_count("steps", steps, least=0)
     contraction = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device) - step_size * H
     path = [torch.zeros_like(H)]
     for _ in range(steps):

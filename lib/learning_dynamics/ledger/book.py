@@ -15,7 +15,7 @@ from typing import Any, Literal
 from learning_dynamics.display import clear_lines, emit, write_line
 from learning_dynamics.ledger import cards
 from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon
-from learning_dynamics.ledger.read import SCHEMA
+from learning_dynamics.ledger.read import KEY, SCHEMA
 from learning_dynamics.runs import SCALES, Run
 
 CHECKED = ("holds", "reproduced", "partly", "not reproduced", "corrected")
@@ -128,7 +128,7 @@ class Ledger:
         self._check_control(id, measured, control, exempt, correction)
         self._check_tolerances(id, rtol, noise, seeds)
         outcome = criterion.judge(measured() if callable(measured) else measured, each=False)
-        failing = None if control is None else self._judge_control(id, criterion, control, needs)
+        failing = None if control is None else self._judge_control(id, criterion, control)
         verdict = self._verdict(outcome, claim, correction)
         if SCALES.index(self.run.scale) < SCALES.index(needs):
             verdict = "not evaluated"
@@ -257,7 +257,7 @@ class Ledger:
             raise LedgerError(f"{id}: seeds is empty: expected the seeds behind the numbers")
 
     @staticmethod
-    def _judge_control(id: str, criterion: Criterion, control: Control, needs: str) -> dict[str, Any]:
+    def _judge_control(id: str, criterion: Criterion, control: Control) -> dict[str, Any]:
         value = control.value() if callable(control.value) else control.value
         try:
             outcome = criterion.judge(value, each=True)
@@ -305,8 +305,7 @@ class Ledger:
     def _store(self, record: dict[str, Any]) -> None:
         write_line(self.run.chapter, "claims", record)
         self.records.append(record)
-        metadata = {"learning_dynamics/claim": record}
-        emit(cards.text(record), cards.html(record), metadata, plain=cards.plain(record))
+        emit(cards.text(record), cards.html(record), {KEY: record}, plain=cards.plain(record))
 
 
 def _plain(numbers: dict[str, float]) -> dict[str, float | str]:

@@ -488,7 +488,7 @@ def confident(
     """The mean over seeds lies on the stated side of a bound, with confidence; too near it the verdict is `partly`.
 
     Raises:
-        LedgerError: Not exactly one bound is given, or it is not finite, or the level is outside (0, 1).
+        LedgerError: Not exactly one bound is given, or it is not finite, or the level is outside [0.95, 1).
     """
     if (at_most is None) == (at_least is None):
         raise LedgerError("confident: expected exactly one of at_most and at_least")

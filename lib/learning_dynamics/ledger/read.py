@@ -113,14 +113,8 @@ def differences(committed: list[dict[str, Any]], recomputed: list[dict[str, Any]
 
 
 def _record_differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
-    numeric = {
-        "measured",
-        "phrase",
-        "criterion",
-        "control",
-        "noise",
-        "device",
-    }  # noise may be a computed tolerance
+    # compared below, by their numbers (noise may be a computed tolerance); a device may be another
+    numeric = {"measured", "phrase", "criterion", "control", "noise", "device"}
     for field in sorted((old.keys() | new.keys()) - numeric):
         if old.get(field) != new.get(field):
             yield f"{field} is {old.get(field)!r} in the notebook and {new.get(field)!r} recomputed"

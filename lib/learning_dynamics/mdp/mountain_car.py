@@ -35,7 +35,7 @@ def move(observation: Tensor, action: Tensor, *, wall_stops: bool = False) -> Te
         ValueError: an action is not 0, 1 or 2.
     """
     if action.min() < 0 or action.max() > 2:
-        raise ValueError(f"action={action.flatten()[0].item()!r} or another: expected 0, 1 or 2")
+        raise ValueError(f"action from {action.min().item()} to {action.max().item()}: expected 0, 1 or 2")
     position, velocity = observation.unbind(-1)
     velocity = velocity + 0.001 * (action - 1).to(velocity) - 0.0025 * torch.cos(3 * position)
     clipped = velocity.clamp(*VELOCITIES)

@@ -6,6 +6,7 @@ The equation solved is :math:`V=\max_a(r_a+\gamma P_aV)`, entry by entry. `trans
 
 from __future__ import annotations
 
+from itertools import count
 from typing import NamedTuple
 
 import torch
@@ -59,11 +60,11 @@ def value_iteration(
     if not tolerance > 0:
         raise ValueError(f"tolerance={tolerance!r}: expected a number > 0")
     values = rewards.amax(-2) if start is None else start
-    for sweep in range(1, sweeps + 1):  # noqa: B007
+    for sweep in count(1):
         new = action_values(transitions, rewards, discount, values).amax(-2)
         change = (new - values).abs().amax(-1)
         values = new
-        if (change <= tolerance).all():
+        if (change <= tolerance).all() or sweep == sweeps:
             break
     best = action_values(transitions, rewards, discount, values).argmax(-2)
     return Plan(values, best, sweep, change <= tolerance)
@@ -94,15 +95,15 @@ def policy_iteration(
     _check(transitions, rewards, discount, solves)
     actions = rewards.argmax(-2) if actions is None else actions
     identity = torch.eye(rewards.shape[-1], dtype=rewards.dtype, device=rewards.device)
-    for solve in range(1, solves + 1):  # noqa: B007
+    for solve in count(1):
         chain, reward = chosen(transitions, rewards, actions)
         values = torch.linalg.solve(identity - discount * chain, reward)
         better = action_values(transitions, rewards, discount, values)
         slack = 1e3 * torch.finfo(rewards.dtype).eps * values.abs().amax(-1, keepdim=True)
         gains = better.amax(-2) > values + slack
-        if not gains.any():
-            break
         actions = torch.where(gains, better.argmax(-2), actions)
+        if not gains.any() or solve == solves:
+            break
     return Plan(values, actions, solve, ~gains.any(-1))
 
 

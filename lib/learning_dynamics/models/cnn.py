@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from learning_dynamics.checks import require_count
+
 
 class SmallCNN(nn.Module):
     """Two 3 x 3 convolutions of stride 2 with ReLU, then one linear layer; no normalization.
@@ -23,14 +25,10 @@ class SmallCNN(nn.Module):
 
     def __init__(self, num_classes: int = 10, in_channels: int = 1, size: int = 28, width: int = 8) -> None:
         super().__init__()
-        for name, value, least in (
-            ("num_classes", num_classes, 1),
-            ("in_channels", in_channels, 1),
-            ("size", size, 4),
-            ("width", width, 1),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} = {value!r}; allowed: an integer >= {least}")
+        require_count("num_classes", num_classes)
+        require_count("in_channels", in_channels)
+        require_count("size", size, least=4)
+        require_count("width", width)
         quarter = -(-size // 4)  # each convolution halves the size, rounded up
         self.first = nn.Conv2d(in_channels, width, 3, stride=2, padding=1)
         self.second = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from learning_dynamics.checks import require_count
 from learning_dynamics.models.mlp import softplus
 
 
@@ -42,13 +43,9 @@ class LeNet(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        for name, value, least in (
-            ("width_multiplier", width_multiplier, 1),
-            ("num_classes", num_classes, 1),
-            ("size", size, 16),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"{name} = {value!r}; allowed: an integer >= {least}")
+        require_count("width_multiplier", width_multiplier)
+        require_count("num_classes", num_classes)
+        require_count("size", size, least=16)
         channels, hidden = 8 * width_multiplier, 128 * width_multiplier
         left = ((size - 4) // 2 - 4) // 2  # pixels a side after both poolings
         self.activation = softplus(sharpness)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -59,8 +60,7 @@ class MLP(nn.Module):
             raise ValueError(f"weight_std = {weight_std!r}; allowed: a number >= 0, or None")
         self.activation = softplus(sharpness)
         self.layers = nn.ModuleList(
-            nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype)
-            for fan_in, fan_out in zip(sizes[:-1], sizes[1:], strict=True)
+            nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype) for fan_in, fan_out in pairwise(sizes)
         )
         with torch.no_grad():
             for layer in self.layers:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from learning_dynamics.checks import require_count
+
 
 class PreActivationBlock(nn.Module):
     r"""Normalization and ReLU before each of two 3 x 3 convolutions, and a way around them.
@@ -57,8 +59,7 @@ class PreActivationResNet18(nn.Module):
     def __init__(self, num_classes: int = 10, in_channels: int = 3, width: int = 64) -> None:
         super().__init__()
         for name, value in (("num_classes", num_classes), ("in_channels", in_channels), ("width", width)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} = {value!r}; allowed: an integer >= 1")
+            require_count(name, value)
         self.stem = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
         blocks, channels = [], width
         for stage in range(4):

@@ -103,7 +103,7 @@ class AdaGradNorm(WholeVectorOptimizer):
         super().__init__(params, {"lr": lr, "b0": b0})
 
     def _require(self, group: dict[str, Any]) -> None:
-        require_number("lr", group["lr"], above=0)
+        super()._require(group)
         require_number("b0", group["b0"], above=0)
 
     def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:

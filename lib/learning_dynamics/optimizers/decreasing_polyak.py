@@ -165,21 +165,14 @@ class DecSPS(WholeVectorOptimizer):
         ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
     """
 
-    needs_loss = True
-
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 10.0,
-        c0: float = 1.0,
-        lower_bound: float = 0.0,
+        self, params: Iterable[Any], lr: float = 10.0, c0: float = 1.0, lower_bound: float = 0.0
     ) -> None:
         super().__init__(params, {"lr": lr, "c0": c0, "lower_bound": lower_bound})
 
     def _require(self, group: dict[str, Any]) -> None:
-        require_number("lr", group["lr"], above=0)
+        super()._require(group)
         require_number("c0", group["c0"], above=0)
-        require_number("lower_bound", group["lower_bound"])
 
     def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:
         whole = self._whole(step=0, smallest=math.inf)

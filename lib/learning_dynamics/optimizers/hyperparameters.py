@@ -17,12 +17,11 @@ from torch import Tensor
 Hyperparameter = float | Tensor
 """A number, or a tensor of shape `(*batch, 1)` (or without axes)."""
 
-StepSize = Hyperparameter | Callable[[int], Hyperparameter]
-"""A hyper-parameter, or a schedule: a function of the step number 0, 1, 2, ... that returns one."""
-
-
 Schedule = Hyperparameter | Callable[[int], Hyperparameter]
-"""A hyper-parameter that need not be a step size, or a function of the step number that returns one."""
+"""A hyper-parameter, or a function of the step number 0, 1, 2, ... that returns one."""
+
+StepSize = Schedule
+"""A number, a tensor or a schedule k -> eta_k that multiplies the update of a rule."""
 
 
 def require(name: str, value: object, low: float, below: float = math.inf) -> None:

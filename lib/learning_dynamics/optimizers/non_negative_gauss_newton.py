@@ -147,21 +147,14 @@ class NGN(WholeVectorOptimizer):
         ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
     """
 
-    needs_loss = True
-
     def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1.0,
-        momentum: float = 0.0,
-        lower_bound: float = 0.0,
+        self, params: Iterable[Any], lr: float = 1.0, momentum: float = 0.0, lower_bound: float = 0.0
     ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "lower_bound": lower_bound})
 
     def _require(self, group: dict[str, Any]) -> None:
-        require_number("lr", group["lr"], above=0)
+        super()._require(group)
         require_number("momentum", group["momentum"], low=0, below=1)
-        require_number("lower_bound", group["lower_bound"])
 
     def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:
         weighted = sum(

@@ -31,9 +31,14 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     - **Bad input** is refused before anything moves: a loss or a gradient that is not finite, a loss below its
       lower bound, a sparse gradient; a caller may catch the `ValueError` and go on with the next batch.
     - **Zero gradient.** Nothing moves; the largest step allowed is reported.
+
+    A subclass says its step size (`_step_sizes`), checks the hyper-parameters that only it has (`_require`) and, if it
+    does more than subtract step size times gradient, moves the parameters (`_move`).
     """
 
     needs_loss: ClassVar[bool] = True
+    """Whether a step reads the loss of the batch, and the hyper-parameter `lower_bound` with it."""
+
     shared: ClassVar[str] = "lower_bound"
     """The hyper-parameter that belongs to the whole vector: equal in all groups."""
 
@@ -105,8 +110,10 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         return max(value - bound, 0.0)
 
     def _require(self, group: dict[str, Any]) -> None:
-        """Check the hyper-parameters of a group."""
-        raise NotImplementedError
+        """Check the hyper-parameters of a group; a subclass adds those that only it has."""
+        require_number("lr", group["lr"], above=0)
+        if self.needs_loss:
+            require_number("lower_bound", group["lower_bound"])
 
     def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:
         """Return the step size of each group from the loss above its bound and the groups' squared norms."""
@@ -115,6 +122,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     def _move(
         self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], step_size: float
     ) -> None:
+        """Move a group's parameters, in place."""
         torch._foreach_add_(parameters, gradients, alpha=-step_size)
 
     def _whole(self, **start: float) -> dict[str, Any]:
