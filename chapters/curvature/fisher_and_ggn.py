@@ -90,11 +90,11 @@ panels = {
     "Gauss-Newton, softmax in the network": across,
     "empirical Fisher": curvature.EmpiricalFisher((logits, small), law, inputs, classes).dense(),
 }
-fig, axes = figures.subplots(2, 2, size=(7.0, 7.2))
+fig, axes = figures.subplots(2, 2, size=(6.0, 6.6))
 for ax, (title, matrix) in zip(axes.flat, panels.items(), strict=True):
     shade = matrix.abs().max() ** 0.5
     ax.imshow(matrix.sign() * matrix.abs().sqrt(), cmap="RdBu_r", vmin=-shade, vmax=shade)
-    ax.set_title(title, fontsize=9.5)
+    ax.set_title(title.replace(", ", ",\n"), fontsize=10)
     ax.set(xticks=[], yticks=[])
 figures.plt.show()
 
@@ -145,7 +145,7 @@ figures.plt.show()
 # | $C$ | $B$ | curvature matrix of a quadratic model |
 # | $\hat F$ | $\bar F$ | empirical Fisher |
 # | $\eta$ | $\alpha$ | step size |
-# | $r(y\mid z)$, $p(y\mid x,\theta)=r(y\mid f(x;\theta))$ | the same | output law, model |
+# | $r(y\mid z)$, $p(y\mid x,\theta)$ | the same | output law; model, $r$ at $z=f(x;\theta)$ |
 # | $\tilde\nabla\mathcal L$ | $\tilde\nabla h$ | natural gradient |
 # ```
 # :::
@@ -154,7 +154,8 @@ figures.plt.show()
 # classes. The labels come from a random teacher. All seeds (starts) run together, as a batch dimension.
 
 # %%
-n, sizes = run.pick(smoke=(30, (3, 4, 4, 3)), book=(60, (3, 4, 4, 3)), paper=(240, (3, 6, 6, 3)))
+n = run.pick(smoke=30, book=60, paper=240)
+sizes = run.pick(smoke=(3, 4, 4, 3), book=(3, 4, 4, 3), paper=(3, 6, 6, 3))
 seeds = run.seeds(smoke=8, book=12, paper=40)
 shapes = list(zip(sizes[1:], sizes[:-1], strict=True))
 pieces = [size for a, b in shapes for size in (a * b, a)]
@@ -170,7 +171,8 @@ def network(theta, x, phi=torch.tanh):  # (d), (d_x) -> (d_y)
 
 def layers(theta):  # the pairs (W_i, b_i)
     parts = theta.split(pieces)
-    return [(W.view(s), b) for W, b, s in zip(parts[::2], parts[1::2], shapes, strict=True)]
+    pairs = zip(parts[::2], parts[1::2], shapes, strict=True)
+    return [(W.view(shape), b) for W, b, shape in pairs]
 
 
 # %% tags=["hide-input"]
@@ -185,7 +187,7 @@ thetas = torch.stack(
 )
 
 # %%
-cross_entropy = curvature.Categorical().loss  # (z, y) -> number, softmax inside
+cross_entropy = curvature.Categorical().loss  # (z, y) -> number; softmax
 
 
 def outputs(theta, f=network):  # (n, d_y)
@@ -224,7 +226,7 @@ def sandwich(theta, inner, f=network):  # mean of J' inner J
 # :::{dropdown} Proofs
 # 1. In $\mathbb E\log\frac{q(y\mid x)q(x)}{p(y\mid x,\theta)q(x)}$ the factor $q(x)$ cancels; take the mean over $y$
 #    first. That is {eq}`eq-fisher-kl`.
-# 2. With the empirical laws, $\mathrm{KL}(\hat q(y\mid x)\|p)=\sum_y\hat q\log\hat q-\sum_y\hat q\log p$. The first sum is
+# 2. With the empirical laws, $\mathrm{KL}(\hat q\|p)$ $=\sum_y\hat q\log\hat q-\sum_y\hat q\log p$. The first sum is
 #    free of $\theta$; the mean of the second over the inputs is $-\frac1n\sum_i\log p(y_i\mid x_i,\theta)=\mathcal L$.
 # 3. If $\int e^{-\ell(y,z)}dy=c$ for all $z$, then $r=e^{-\ell}/c$ is a density and $-\log r=\ell+\log c$. $\square$
 # :::
@@ -333,8 +335,12 @@ eye = torch.eye(3, **like)
 
 
 def fisher_from_scores(theta):  # first form
-    scores = vmap(lambda x: jacrev(lambda t: network(t, x).log_softmax(-1))(theta))(X)  # (n, labels, d)
-    return torch.einsum("iy,iyp,iyq->pq", outputs(theta).softmax(-1), scores, scores) / n
+    def log_law(t, x):
+        return network(t, x).log_softmax(-1)
+
+    scores = vmap(jacrev(log_law), (None, 0))(theta, X)  # (n, labels, d)
+    p = outputs(theta).softmax(-1)
+    return torch.einsum("iy,iyp,iyq->pq", p, scores, scores) / n
 
 
 def fisher_from_hessians(theta):  # third form
@@ -467,8 +473,8 @@ ledger.check(
 # :label: natgrad-claim-steepest-kl
 # Let $p$ be three times differentiable in $\theta$, let derivatives pass under $\int dy$, $F(\theta)$ be positive definite and
 # $\nabla\mathcal L(\theta)\ne0$. Take the minimum over $\delta$ in a fixed small ball around 0: farther off, permuted hidden units have
-# divergence zero too. With
-# $\mathrm{KL}_\theta(\delta)=\frac1n\sum_i\mathrm{KL}\bigl(p(\cdot\mid x_i,\theta+\delta)\,\|\,p(\cdot\mid x_i,\theta)\bigr)$,
+# divergence zero too. Let $\mathrm{KL}_\theta(\delta)$ be the mean over the inputs $x_i$ of the divergence of
+# $p(\cdot\mid x_i,\theta+\delta)$ from $p(\cdot\mid x_i,\theta)$. Then
 #
 # $$\mathrm{KL}_\theta(\delta)=\tfrac12\delta^\top F\delta+O(\lVert\delta\rVert^3),$$
 #
@@ -485,7 +491,7 @@ ledger.check(
 #
 # :::{dropdown} Proof
 # 1. *Metric balls.* Put $\delta=\varepsilon A^{-1/2}u$, $\lVert u\rVert\le1$. Then
-#    $\mathcal L(\theta+\delta)=\mathcal L(\theta)+\varepsilon\,u^\top A^{-1/2}\nabla\mathcal L+O(\varepsilon^2)$. The linear term has the unique
+#    $\mathcal L(\theta+\delta)$ $=\mathcal L(\theta)+\varepsilon\,u^\top A^{-1/2}\nabla\mathcal L+O(\varepsilon^2)$. The linear term has the unique
 #    minimizer $u^\star=-A^{-1/2}\nabla\mathcal L/\lVert A^{-1/2}\nabla\mathcal L\rVert$. A point $u$ of the ball with
 #    $\lVert u-u^\star\rVert\ge\rho$ has a linear term larger by at least $\tfrac12\rho^2\lVert A^{-1/2}\nabla\mathcal L\rVert$, which exceeds
 #    $O(\varepsilon)$ once $\varepsilon$ is small. So the minimizers converge to $u^\star$, which is {eq}`eq-fisher-steepest`.
@@ -595,14 +601,14 @@ ax.plot(
     *ellipse.T, color="0.6", marker="", linewidth=1.2, label="limit, $\\frac{1}{2}\\delta^\\top F\\delta=1$"
 )
 ax.annotate("", natural, (0, 0), arrowprops={"arrowstyle": "->", "lw": 2})
-ax.annotate("natural gradient", natural, (-60, -16), textcoords="offset points", fontsize=9)
+ax.text(-1.5, -1.7, "natural gradient", fontsize=10)
 length = 3.0
 figures.line_control(ax, *(length * u).T, label="Euclidean ball")
 downhill = -length * g_plane / g_plane.norm()
 ax.annotate("", downhill, (0, 0), arrowprops={"arrowstyle": "->", "lw": 2, "ls": "--", "color": "0.3"})
-ax.annotate("minus gradient", downhill, (-88, 2), textcoords="offset points", fontsize=9)
+ax.text(-1.9, 0.5, "minus gradient", fontsize=10)
 ax.set(aspect="equal", xlabel="$\\delta_1/\\varepsilon$", ylabel="$\\delta_2/\\varepsilon$")
-ax.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
+ax.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 figures.plt.show()
 
 # %% [markdown]
@@ -634,11 +640,13 @@ ledger.check(
 
 
 def network_kl(theta, step):  # mean over the inputs
-    moved, base = outputs(theta + step).log_softmax(-1), outputs(theta).log_softmax(-1)
-    return (moved.exp() * (moved - base)).sum(-1).mean()
+    base = outputs(theta).log_softmax(-1)
+    change = outputs(theta + step).log_softmax(-1) - base
+    growth = torch.expm1(change)  # as in the plane, so that small steps keep their digits
+    return (base.exp() * (change * growth - (growth - change))).sum(-1).mean()
 
 
-sizes_of_step = torch.logspace(-1.5, -3, 6, **like)
+sizes_of_step = torch.logspace(-2, -4, 6, **like)
 ways = torch.stack([torch.randn(d, generator=run.generator("way", seed=s), **like) for s in seeds])
 ways = ways / ways.norm(dim=1, keepdim=True)
 exact_kl = vmap(lambda t, v: vmap(lambda size: network_kl(t, size * v))(sizes_of_step))(thetas, ways)
@@ -744,17 +752,24 @@ for chart, color in (("mean and standard deviation", "#D55E00"), ("mean and log 
 ax.plot(*start_law, "k.", markersize=12, **every)
 ax.plot(*target_law, "k*", markersize=12, **every)
 ax.set(xlabel="mean $\\mu$", ylabel="standard deviation $\\sigma$")
-ax.legend(fontsize=8, loc="upper left")
+ax.legend(fontsize=9, loc="upper left")
 figures.plt.show()
 
 # %% [markdown]
 # :::{dropdown} Answer
 # No two end points agree, and the moments hit the target exactly. In the coordinates $m=\mathbb E_\theta[T(y)]$ of an
-# exponential family $\nabla_m\mathcal L=F_m(m-m^\star)$, so that $m-\tilde\nabla\mathcal L=m^\star$. This is the picture that the source
+# exponential family (the means of the numbers $T(y)$ on which the law depends, here $y$ and $y^2$) one has $\nabla_m\mathcal L=F_m(m-m^\star)$, so that $m-\tilde\nabla\mathcal L=m^\star$. This is the picture that the source
 # sketches as its Figure 1; {chapter}`Damping <curvature/damping>` is about steps that may be trusted.
 # :::
 
+
 # %% tags=["hide-input"]
+def speed(eta):  # in the Fisher metric; along a shortest path it is constant
+    velocity, p = jacrev(geodesic)(eta), geodesic(eta)
+    return (velocity[0] ** 2 + 2 * velocity[1] ** 2) / p[1] ** 2
+
+
+assert vmap(speed)(eta).std() < 1e-12
 full = torch.ones(1, **like)
 
 
@@ -794,12 +809,13 @@ ledger.check(
 # %% [markdown]
 # ## Models that are trusted too far
 #
-# There is a second road to a matrix. Around $\theta_k$, replace the loss by a quadratic model and go to its minimum:
+# There is a second road to a matrix. Around $\theta_k$, replace the loss by a quadratic model and go to its minimum
+# (if $C_k$ is positive definite):
 #
 # $$
 # \begin{aligned}
 # M_k(\delta)&=\mathcal L(\theta_k)+\nabla\mathcal L(\theta_k)^\top\delta+\tfrac12\delta^\top C_k\delta,\\
-# \delta_k^\star&=-C_k^{-1}\nabla\mathcal L(\theta_k)\qquad\text{if }C_k\text{ is positive definite.}
+# \delta_k^\star&=-C_k^{-1}\nabla\mathcal L(\theta_k).
 # \end{aligned}
 # $$ (eq-fisher-model)
 #
@@ -812,11 +828,11 @@ ledger.check(
 # model fits badly at $\theta_k$ and yet has its minimum exactly at $\theta^\star$. The matrix that we want takes a longer view.
 #
 # :::{dropdown} Proofs
-# 1. *Minimizer.* $M_k(\delta)-M_k(\delta^\star)=\tfrac12(\delta-\delta^\star)^\top C(\delta-\delta^\star)$.
-# 2. *Upper bound.* $\mathcal L(\theta+\delta)=\mathcal L+\nabla\mathcal L^\top\delta+\int_0^1(\nabla\mathcal L(\theta+t\delta)-\nabla\mathcal L)^\top\delta\,dt$, and the integrand is
+# 1. *Minimizer.* $M_k(\delta)-M_k(\delta^\star)$ $=\tfrac12(\delta-\delta^\star)^\top C(\delta-\delta^\star)$.
+# 2. *Upper bound.* $\mathcal L(\theta+\delta)$ $=\mathcal L+\nabla\mathcal L^\top\delta$ $+\int_0^1(\nabla\mathcal L(\theta+t\delta)-\nabla\mathcal L)^\top\delta\,dt$, and the integrand is
 #    at most $tL\lVert\delta\rVert^2$. So $\mathcal L(\theta+\delta^\star)\le M(\delta^\star)\le M(0)=\mathcal L(\theta)$.
 # 3. *Newton.* Along a unit eigenvector $v$ of the smallest eigenvalue $\lambda_d(H)<0$,
-#    $M(tv)=\mathcal L+t\,\nabla\mathcal L^\top v+\tfrac12\lambda_d(H)\,t^2\to-\infty$.
+#    $M(tv)$ $=\mathcal L+t\,\nabla\mathcal L^\top v+\tfrac12\lambda_d(H)\,t^2\to-\infty$.
 # 4. *Long view.* With $s=\theta_k-\theta^\star$ and $g=\nabla\mathcal L(\theta_k)$ put $C=c\,\bigl(I-ss^\top/s^\top s\bigr)+gg^\top/g^\top s$, any $c>0$.
 #    Then $Cs=g$, and $C$ is positive definite if $g^\top s>0$: $v^\top Cv=0$ forces $v\parallel s$ and $g^\top v=0$. The minimizer
 #    of its model is $\theta_k-C^{-1}g=\theta_k-s=\theta^\star$. $\square$
@@ -870,7 +886,7 @@ def logistic(w):
 
 smooth = torch.linalg.eigvalsh(X.T @ X / n)[-1] / 4
 points, steps = (3 * torch.randn(len(seeds), 200, sizes[0], generator=source, **like) for _ in range(2))
-points[:, 0], steps[:, 0] = 0, 0.1 * torch.linalg.eigh(X.T @ X).eigenvectors[:, -1]  # where L is attained
+points[:, 0], steps[:, 0] = 0, 0.01 * torch.linalg.eigh(X.T @ X).eigenvectors[:, -1]  # where L is attained
 slope_at = vmap(vmap(grad(logistic)))(points)
 
 
@@ -884,7 +900,7 @@ ledger.check(
     "With C = L I the quadratic model bounds a logistic loss from above",
     measured=margin(smooth),
     criterion=inequality("M(δ) − L(θ + δ)", size=100),
-    control=control("99 % of L", margin(0.99 * smooth)),
+    control=control("99.9 % of L", margin(0.999 * smooth)),
     expected="holds",
     seeds=seeds,
 )
@@ -945,7 +961,7 @@ figures.plt.show()
 # :label: natgrad-eq-6
 # Let $f(x;\cdot)$ and $\ell(y,\cdot)$ be twice differentiable. Then
 #
-# $$H=G+\frac1n\sum_{i=1}^n\sum_{j=1}^{d_y}\bigl[\nabla_z\ell(y_i,z_i)\bigr]_j\,\nabla^2f_j(x_i;\theta).$$
+# $$H=G+\frac1n\sum_{i,j}\bigl[\nabla_z\ell(y_i,z_i)\bigr]_j\,\nabla^2f_j(x_i;\theta).$$
 # :::
 #
 # *Why one should expect it.* The loss can bend for two reasons: because $\ell$ bends, or because the path of the
@@ -1046,8 +1062,8 @@ ledger.check(
 #
 # $$
 # \begin{aligned}
-# \nabla^2\ell=J^\top H_{\mathrm{out}}J&+B+B^\top\\
-# &+\sum_{i}\sum_j\bigl[\nabla_{a_i}\ell\bigr]_j\,\phi_i''\bigl([s_i]_j\bigr)\,[J_{s_i}]_j^\top[J_{s_i}]_j .
+# &\nabla^2\ell=J^\top H_{\mathrm{out}}J+B+B^\top\\
+# &+\sum_{i,j}\bigl[\nabla_{a_i}\ell\bigr]_j\,\phi_i''\bigl([s_i]_j\bigr)\,[J_{s_i}]_j^\top[J_{s_i}]_j .
 # \end{aligned}
 # $$ (eq-fisher-layers)
 #
@@ -1218,7 +1234,8 @@ def spread_of(single):  # root mean squared ‖A_i − A‖ / ‖A‖
     def measure(theta):
         each = vmap(lambda x, y: single(theta, x, y))(X, targets)
         middle = each.mean(0)
-        return (each - middle).square().sum((1, 2)).mean().sqrt() / middle.norm()
+        squared = (each - middle).square().sum((1, 2))
+        return squared.mean().sqrt() / middle.norm()
 
     return vmap(vmap(measure))(paths["tanh"])  # (marks, seeds)
 
@@ -1269,7 +1286,7 @@ figures.line_control(
 ax.set(
     xscale="log", xlabel="step $k$ (the start is drawn at 1)", ylabel="relative error, $b=1$", ylim=(0, None)
 )
-ax.legend(fontsize=8.5)
+ax.legend(fontsize=9)
 figures.plt.show()
 
 # %% [markdown]
@@ -1281,7 +1298,12 @@ figures.plt.show()
 #
 # Put the two matrices side by side:
 #
-# $$G=\frac1n\sum_iJ_i^\top H_{\mathrm{out}}(y_i,z_i)J_i,\qquad F=\frac1n\sum_iJ_i^\top F_{\mathrm{out}}(z_i)J_i .$$ (eq-fisher-both)
+# $$
+# \begin{aligned}
+# G&=\frac1n\sum_iJ_i^\top H_{\mathrm{out}}(y_i,z_i)J_i,\\
+# F&=\frac1n\sum_iJ_i^\top F_{\mathrm{out}}(z_i)J_i .
+# \end{aligned}
+# $$ (eq-fisher-both)
 #
 # Same Jacobians; what differs is a matrix of size $d_y$. It depends on the output law alone, not on the network, and
 # $F_{\mathrm{out}}$ is the mean of $H_{\mathrm{out}}$ over labels that the law draws.
@@ -1293,7 +1315,7 @@ figures.plt.show()
 # $$\mathbb E_{y'\sim r(\cdot\mid z)}\bigl[\nabla_z^2\log r(y'\mid z)\bigr]=\nabla_z^2\log r(y\mid z).$$
 #
 # It is so for all $y$ and $z$, hence $G=F$ for every network and all targets, if $z$ is the natural parameter of an
-# exponential family, $\log r(y\mid z)=z^\top T(y)-\log Z(z)+\log h(y)$.
+# exponential family, $\log r(y\mid z)$ $=z^\top T(y)-\log Z(z)+\log h(y)$.
 # :::
 #
 # *Why one should expect it.* If the loss bends in the same way for every label, then averaging over labels changes nothing.
@@ -1474,7 +1496,7 @@ for name, color, dashed in (
     else:
         ax.plot(axis, ratio, color=color, marker="", label="every law in natural parameters")
 ax.set(xlabel="label $y$ (for Poisson $y\\geq0$)", ylabel="$H_{out}(y,0)\\,/\\,F_{out}(0)$", ylim=(-0.8, 7))
-ax.legend(fontsize=8)
+ax.legend(fontsize=9)
 figures.plt.show()
 
 # %% [markdown]
@@ -1486,7 +1508,12 @@ figures.plt.show()
 # Sometimes there is no Gauss-Newton matrix at all. **With mean $\mu$ and log variance $\gamma$ as outputs** the loss is not
 # convex,
 #
-# $$H_{\mathrm{out}}=e^{-\gamma}\begin{pmatrix}1&y-\mu\\y-\mu&\tfrac12(y-\mu)^2\end{pmatrix},\qquad\det H_{\mathrm{out}}=-\tfrac12e^{-2\gamma}(y-\mu)^2,$$
+# $$
+# \begin{aligned}
+# H_{\mathrm{out}}&=e^{-\gamma}\begin{pmatrix}1&y-\mu\\y-\mu&\tfrac12(y-\mu)^2\end{pmatrix},\\
+# \det H_{\mathrm{out}}&=-\tfrac12e^{-2\gamma}(y-\mu)^2,
+# \end{aligned}
+# $$
 #
 # and $H_{\mathrm{out}}$ is indefinite for *every* $y\ne\mu$. The Fisher matrix $\mathrm{diag}(e^{-\gamma},\tfrac12)$ has no such trouble. Passing to the natural
 # pair $(\mu e^{-\gamma},-\tfrac12e^{-\gamma})$ inside the network repairs Gauss-Newton, and gives the same matrix.
@@ -1633,7 +1660,7 @@ ax.set(yscale="log", ylabel="$\\|A-F\\|/\\|F\\|$", ylim=(0.1, 6))
 below.set(xscale="log", yscale="log", ylim=(1e-17, 1e-14), ylabel="$\\|G-F\\|/\\|F\\|$")
 below.set_xlabel("step $k$ (the start is drawn at 1)")
 for panel in (ax, below):
-    panel.legend(fontsize=8, loc="upper center")
+    panel.legend(fontsize=9, loc="upper center")
 figures.plt.show()
 
 # %% tags=["hide-input"]
@@ -1770,7 +1797,7 @@ figures.line_control(
 axes[0].set(
     xscale="log", yscale="log", xlabel="step $k$ (the start is drawn at 3)", ylabel="$\\|H-G\\|/\\|G\\|$"
 )
-axes[0].legend(fontsize=8.5)
+axes[0].legend(fontsize=9)
 for name, label in (
     ("gauss_newton", "Gauss-Newton = Fisher"),
     ("hessian", "Hessian"),
@@ -1779,7 +1806,7 @@ for name, label in (
     top = kept[f"true_{name}"][:, late]
     figures.band(axes[1], torch.arange(1, top.shape[1] + 1), top, label=label, geometric=True, **every)
 axes[1].set(yscale="log", xlabel="rank of the eigenvalue", ylabel="eigenvalue")
-axes[1].legend(fontsize=8.5)
+axes[1].legend(fontsize=9)
 figures.plt.show()
 
 # %% [markdown]

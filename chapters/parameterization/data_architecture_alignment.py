@@ -86,7 +86,7 @@ numerical_recipes = alignment.float32_tolerance(100, parameters["sine"])
 golub = 2.0**-23 * parameters["sine"]  # max(n, d) eps
 bar = 0.05
 dial = torch.logspace(-15, -1, 141, **like)
-fig, ax = figures.subplots(size=(6.4, 4.2))
+fig, ax = figures.subplots(size=(5.8, 4.2))
 curves = {}
 for task, color in (("two-moons", "#0072B2"), ("sine", "#D55E00")):
     for bits in ("64", "32"):
@@ -100,7 +100,7 @@ for tolerance in (numerical_recipes, golub):
     ax.axvline(tolerance, color="0.4", linestyle=":", marker="")
 ax.set(xscale="log", xlabel="tolerance, relative to the largest singular value")
 ax.set(ylabel="share of the labels outside", ylim=(-0.03, 1.03))
-ax.legend(fontsize=8)
+ax.legend(fontsize=9)
 plt.show()
 
 # %% tags=["hide-input"]
@@ -161,11 +161,11 @@ figures.numbers(
 # :::{dropdown} The letters of the source
 # | here | source | meaning |
 # |---|---|---|
-# | $n,\ d_x,\ d_y,\ d$ | $n,\ m_x,\ m_y,\ d$ | samples, inputs, outputs, parameters |
-# | $f_X(\theta),\ y_\ell$ | $\mathrm{vec}f_X(\theta),\ \mathrm{vec}Y_\ell$ | outputs and modified labels; stacked by sample here, by output there |
-# | $J,\ \Theta$ | $\partial\mathrm{vec}f_X/\partial\theta,\ \mathbf M$ | Jacobian, tangent kernel |
+# | $n$, $d_x$, $d_y$, $d$ | $n$, $m_x$, $m_y$, $d$ | samples, inputs, outputs, parameters |
+# | $f_X(\theta)$, $y_\ell$ | $\mathrm{vec}f_X(\theta)$, $\mathrm{vec}Y_\ell$ | outputs and modified labels; stacked by sample here, by output there |
+# | $J$; $\Theta$ | $\partial\mathrm{vec}f_X/\partial\theta$; $\mathbf M$ | Jacobian, tangent kernel |
 # | $\theta_S$ | $\nu(\theta)$ | $\theta$ with the entries outside $S$ set to zero |
-# | $\omega,\ \hat\omega_c(\theta)$ | $\beta,\ \hat\beta(\theta,\eta)$ | coefficients; those of least norm with $J\hat\omega_c=cy^\star$ |
+# | $\omega$, $\hat\omega_c(\theta)$ | $\beta$, $\hat\beta(\theta,\eta)$ | coefficients; those of least norm with $J\hat\omega_c=cy^\star$ |
 # | $c$ | $\eta$ | scale of the labels |
 # | $y^\star$ | $Y^*$ | any target vector |
 # | $\eta_k,\ \rho$ | $\alpha^t,\ \alpha$ | step size; $\rho\in(0,1)$ in the step $2\rho/L$ |
@@ -197,14 +197,17 @@ figures.numbers(
 # %%
 def structure_gap(model, last, inputs, squash=False):
     theta = {name: p.detach() for name, p in model.named_parameters()}
-    head = {name: p for name, p in theta.items() if name.startswith(last)}  # theta_S
+    chosen = [name for name in theta if name.startswith(last)]
+    head = {name: theta[name] for name in chosen}  # theta_S
 
     def outputs(head):
         q = torch.func.functional_call(model, {**theta, **head}, (inputs,))
         return torch.tanh(q) if squash else q
 
-    q, J = outputs(head), jacrev(outputs)(head)  # a forward pass, and the columns in S in reverse mode
-    product = sum((J[name].flatten(2) * p.flatten()).sum(-1) for name, p in head.items())
+    q = outputs(head)  # a forward pass
+    J = jacrev(outputs)(head)  # the columns in S, in reverse mode
+    terms = [J[name].flatten(2) * head[name].flatten() for name in chosen]
+    product = sum(term.sum(-1) for term in terms)
     return ((q - product).norm() / q.norm()).item()
 
 
@@ -278,7 +281,7 @@ ledger.check(
 #
 # :::{dropdown} Proof
 # 1. *Convexity.* For each $i$, with $f_i=f(x_i;\theta)$, the tangent lies below the function:
-#    $\ell_i([J\omega]_i)\ge\ell_i(f_i)+\nabla\ell_i(f_i)^\top([J\omega]_i-f_i)$.
+#    $\ell_i([J\omega]_i)$ $\ge\ell_i(f_i)+\nabla\ell_i(f_i)^\top([J\omega]_i-f_i)$.
 # 2. *Structure.* By {eq}`eq-data-architecture-alignment-structure` $f_i=[J\theta_S]_i$. Averaging over $i$,
 #    $\mathcal L_\theta(\omega)\ge\mathcal L(\theta)$ $+\frac1n\sum_i\nabla\ell_i(f_i)^\top[J(\omega-\theta_S)]_i$.
 # 3. *Chain rule.* $\nabla\mathcal L(\theta)=\frac1n\sum_i[J]_i^\top\nabla\ell_i(f_i)$, so the sum in step 2 is
@@ -286,12 +289,12 @@ ledger.check(
 # 4. *Cauchy-Schwarz* gives the second. $\square$
 # :::
 #
-# We draw $\theta$ and $\omega$ at random, for three losses, and record the smallest slack in the first
-# inequality. What breaks it is the same $\tanh$ as before: step 2 is gone.
+# We draw $\theta$ and $\omega$ at random, far apart and with $\omega$ close to $\theta_S$, for three losses, and record
+# the smallest slack in the first inequality. What breaks it is the same $\tanh$ as before: step 2 is gone.
 
 
 # %%
-def network(theta, X, d_y=1, squash=False):  # one tanh layer; (W, a), the set S, stands last
+def network(theta, X, d_y=1, squash=False):  # one tanh layer; S = (W, a) last
     width = (len(theta) - d_y) // (3 + d_y)
     U, b, W, a = theta.split([2 * width, width, d_y * width, d_y])
     q = torch.tanh(X @ U.view(width, 2).T + b) @ W.view(d_y, width).T + a
@@ -300,8 +303,9 @@ def network(theta, X, d_y=1, squash=False):  # one tanh layer; (W, a), the set S
 
 losses = {
     "squared": lambda q, y: (q - y).square().sum(-1).mean(),
-    "logistic": lambda q, y: functional.softplus(-y * q).sum(-1).mean(),  # labels +1 and -1
-    "softmax": lambda q, y: (torch.logsumexp(q, -1) - (y * q).sum(-1)).mean(),  # one-hot
+    # labels +1 and -1; one-hot labels
+    "logistic": lambda q, y: functional.softplus(-y * q).sum(-1).mean(),
+    "softmax": lambda q, y: (q.logsumexp(-1) - (y * q).sum(-1)).mean(),
 }
 
 # %% tags=["hide-input"]
@@ -323,6 +327,8 @@ def lemma_slack(name, squash=False):
     y = {"squared": raw, "logistic": raw.sign(), "softmax": torch.eye(3, **like)[raw.argmax(-1)]}[name]
     width = 5
     theta, omega = torch.randn(2, draws, 3 * width + d_y * (width + 1), generator=source, **like)
+    near = in_head(theta, d_y) + 1e-4 * omega  # where the inequality is nearly an equality
+    theta, omega = torch.cat([theta, theta]), torch.cat([omega, near])
 
     def slack(theta, omega):
         q, linear = jvp(lambda t: network(t, X, d_y, squash), (theta,), (omega,))
@@ -344,7 +350,7 @@ ledger.check(
 
 # %% [markdown]
 # Now choose $\omega$ well. If a target $y^\star$ lies in $\operatorname{Col}J(\theta)$, then so does $cy^\star$ for every
-# number $c$, and $\hat\omega_c=cJ(\theta)^+y^\star$, the coefficients of least norm that reach it, give
+# number $c$, and $\hat\omega_c=cJ(\theta)^+y^\star$ (pseudo-inverse), the coefficients of least norm that reach it, give
 #
 # $$
 # \begin{aligned}
@@ -434,9 +440,9 @@ ledger.check(
 #
 # $$
 # \begin{aligned}
-# \min_{k\in\mathcal K}\mathcal L(\theta_k)&\le\mathcal L^\star(cy^\star)+\frac1{\sqrt{|\mathcal K|}}
-# \sqrt{\frac{L\,\zeta_c\,\mathcal L(\theta_{k_0})}{2\rho(1-\rho)}},\\
-# \zeta_c&=4\max_{k\in\mathcal K}\max\bigl(\lVert[\theta_k]_S\rVert^2,\lVert\hat\omega_c(\theta_k)\rVert^2\bigr).
+# \min_{k\in\mathcal K}\mathcal L(\theta_k)&\le\mathcal L^\star(cy^\star)
+# +\sqrt{\frac{L\,\zeta_c\,\mathcal L(\theta_{k_0})}{2\rho(1-\rho)\,|\mathcal K|}},\\
+# \zeta_c=4\max_{k\in\mathcal K}&\max\bigl(\lVert[\theta_k]_S\rVert^2,\lVert\hat\omega_c(\theta_k)\rVert^2\bigr).
 # \end{aligned}
 # $$
 # :::
@@ -459,7 +465,7 @@ ledger.check(
 # 4. *Alignment.* $y^\star\in\operatorname{Col}J$ if and only if $J\hat\omega_c=cy^\star$. So {prf:ref}`representation-lemma-1` with
 #    $\omega=\hat\omega_c(\theta_k)$ is {eq}`eq-data-architecture-alignment-key` for every $k\in\mathcal K$.
 # 5. *Together.* Take the minimum over $\mathcal K$, bound
-#    $\lVert\theta_S-\hat\omega_c\rVert^2\le4\max(\lVert\theta_S\rVert^2,\lVert\hat\omega_c\rVert^2)\le\zeta_c$, use step 3 and drop $\mathcal L(\theta_{k_\text{last}+1})\ge0$. $\square$
+#    $\lVert\theta_S-\hat\omega_c\rVert^2$ $\le4\max(\lVert\theta_S\rVert^2,\lVert\hat\omega_c\rVert^2)\le\zeta_c$, use step 3 and drop $\mathcal L(\theta_{k_\text{last}+1})\ge0$. $\square$
 # :::
 #
 # For the check, small $\tanh$ networks (21 parameters, eight points) are trained from several starts. $L$ is
@@ -562,12 +568,27 @@ sets = {
 }
 
 
+def far_start(distance=1e5, L=0.25):  # one weight, one point, logistic loss, far on the wrong side
+    weights = [-distance]
+    for _ in range(int(distance * L / (2 * rho))):  # the gradient stays -1: the way back
+        weights.append(weights[-1] + 2 * rho / L / (1 + math.exp(weights[-1])))
+    loss = functional.softplus(-torch.tensor(weights, **like))
+    count = torch.arange(1, len(loss) + 1, **like)
+    zeta = 4 * distance**2  # for c = distance, where the target loss is 0
+    bound = (L * zeta * loss[0] / (2 * rho * (1 - rho)) / count).sqrt()
+    assert 0.1 < (loss / bound).max()  # near, as the text says
+    return bound - loss
+
+
 def slacks(name, scales):
     pairs = [best_and_bound(seen[name], name, c, chosen) for c in scales for chosen in sets.values()]
     return torch.cat([(bound - best).flatten() for best, bound in pairs])
 
 
 # %% [markdown]
+# The networks stay far below their bound. So a second instance comes near to it: one weight, one point, the logistic loss, and a start so
+# far on the wrong side that the gradient is constant for thousands of steps. There the bound comes within a factor of ten.
+#
 # **Predict first.** The bound falls like $|\mathcal K|^{-1/2}$ as long as $\zeta_c$ does not grow. Does the loss itself
 # fall faster, slower, or at that rate?
 #
@@ -578,7 +599,7 @@ def slacks(name, scales):
 
 # %% tags=["hide-input"]
 quartic_f = lambda t: t**4 - 10 * t**2 + 6 * t + 100  # noqa: E731
-quartic_slope = lambda t: 2 * quartic_f(t) * (4 * t**3 - 20 * t + 6)  # noqa: E731
+quartic_slope = grad(lambda t: (quartic_f(t) ** 2).sum())
 quartic_L, quartic_steps = 2e4, 3000
 quartic = ensembles.iterate(
     GradientDescent(2 * rho / quartic_L),
@@ -597,8 +618,8 @@ def quartic_slack():  # S is the one parameter, target 0 and so no coefficients;
 
 ledger.check(
     "representation:thm-3",
-    "Best loss ≤ L*(c y) + the bound: three sets of steps, every |K|, four c",
-    measured=slacks("squared", [0.5, 1.0, 1.5, 3.0]),
+    "Best loss ≤ L*(c y) + the bound: networks, and a run whose gradient stays large",
+    measured=torch.cat([slacks("squared", [0.5, 1.0, 1.5, 3.0]), far_start()]),
     criterion=inequality("bound minus best loss", size=10),
     control=control("the quartic, aligned but without the structure", quartic_slack),
     expected="holds",
@@ -630,12 +651,15 @@ def stall(labels, steps, record):
     w = u = b = mpmath.mpf(1) / 2
     for k in range(steps + 1):
         h = [mpmath.tanh(u * x + b) for x in (-1, 0, 1)]
-        J = [[t, w * x * (1 - t * t), w * (1 - t * t)] for t, x in zip(h, (-1, 0, 1), strict=True)]
+        s = [1 - t * t for t in h]
+        J = [[h[i], w * (i - 1) * s[i], w * s[i]] for i in range(3)]
         r = [w * t - label for t, label in zip(h, labels, strict=True)]
-        slope = [2 * sum(ri * row[j] for ri, row in zip(r, J, strict=True)) / 3 for j in range(3)]
+        slope = [sum(r[i] * J[i][j] for i in range(3)) for j in range(3)]
+        slope = [2 * each / 3 for each in slope]
         if k in record:
             yield k, J, sum(ri * ri for ri in r) / 3, slope, (w, u, b)
-        w, u, b = (p - mpmath.mpf("0.05") * s for p, s in zip((w, u, b), slope, strict=True))
+        eta = mpmath.mpf("0.05")
+        w, u, b = w - eta * slope[0], u - eta * slope[1], b - eta * slope[2]
 
 
 # %% tags=["hide-input"]
@@ -699,7 +723,7 @@ for ax, name, label in zip(
     ax.set(xscale="log", ylabel=label)
 axes.flat[0].set(yscale="log")
 axes.flat[2].set(yscale="log", xlabel="step + 1")
-axes.flat[0].legend(fontsize=8)
+axes.flat[0].legend(fontsize=9)
 plt.show()
 
 # %% [markdown]
@@ -777,6 +801,7 @@ for _ in range(20):
     theta = theta - 1.0 * grad(lambda t: (rotated(t) - last_label).square().mean())(theta)
 assert abs(torch.linalg.det(jacrev(rotated)(theta)).item() / (0.6 * theta[1].item()) - 1) < 1e-6  # not zero
 rotated_loss = (rotated(theta) - last_label).square().mean().item()
+assert abs(rotated_loss - 16 / 75) < 1e-12
 
 wide_X, wide_y = X[:, :4], y[:, :4]
 wide_start = torch.randn(len(seeds), 4 * 30 + 1, generator=run.generator("wide"), **like)
@@ -826,7 +851,7 @@ stall_size = stall_L * stall_zeta * stalled["loss"][0] / (2 * stall_rho * (1 - s
 stall_bound = np.sqrt(stall_size / (stalled["step"] + 1))
 figures.line_control(ax, stalled["step"] + 1, stall_bound, label="bound, stalling run")
 ax.set(xscale="log", yscale="log", ylim=(1e-6, 1e6), xlabel="number of aligned iterates", ylabel="loss")
-ax.legend(fontsize=8)
+ax.legend(fontsize=9)
 plt.show()
 
 # %% [markdown]
@@ -861,9 +886,10 @@ ledger.check(
     "representation:thm-1",
     "Four times the aligned steps halve the bound on the gap",
     measured=late_bound[4 * quarter - 1] / late_bound[quarter - 1],
-    criterion=between("bound at 4|K| over bound at |K|", 0.45, 0.55),
+    criterion=between("bound at 4|K| over bound at |K|", 0.49, 0.51),
     control=control("the stalling run, whose ζ grows", float(zeta_ratio)),
     expected="holds",
+    needs="book",
     seeds=seeds,
 )
 quartic_end = quartic_f(quartic[-1]).square()
@@ -906,7 +932,7 @@ ledger.check(
 # **What the source leaves open**, we settle as follows. *Biases* start at zero (without any, two moons can hardly be
 # fitted: the network is then almost homogeneous in $x$). *Pooling* is over $2\times2$ pixels after each convolution (an average, to stay smooth), the only size whose
 # parameter count fits the source's remarks. *Misaligned* means that more than $5\%$ of the label vector lies outside
-# the columns that a tolerance $\frac12\varepsilon_{32}\sqrt{n+d+1}$ keeps, the left of the two lines in
+# the columns that a tolerance $\frac12\varepsilon_{32}\sqrt{n+d+1}$ (with the spacing $\varepsilon_{32}=2^{-23}$ of 32-bit numbers) keeps, the left of the two lines in
 # {numref}`fig-data-architecture-alignment-dial`; the Jacobian is computed in 64 bits, layer by layer, without
 # forming it.
 #
@@ -1001,7 +1027,7 @@ for ax, name in zip(axes.flat, ("error", "residual"), strict=True):
 axes.flat[1].axhline(bar, color="0.6", marker="", linewidth=1)
 axes.flat[0].set(ylabel="training error", xscale="log")
 axes.flat[1].set(ylabel="share of labels outside", xlabel="epoch + 1")
-axes.flat[0].legend(fontsize=8)
+axes.flat[0].legend(fontsize=9)
 plt.show()
 
 # %% tags=["hide-input"]
@@ -1057,7 +1083,7 @@ figures.line_control(ax, [0, 0.5], [0.5, 0.5], label="coin tossing")
 ax.set(xlabel="share of recorded steps misaligned", ylabel="training error, last epoch")
 ax.set_yscale("symlog", linthresh=1e-2)
 ax.set(ylim=(-1e-3, 1.5))
-ax.legend(fontsize=8, loc="center left")
+ax.legend(fontsize=9, loc="center left")
 plt.show()
 
 # %% tags=["hide-input"]
@@ -1077,7 +1103,7 @@ ledger.check(
     "representation:claim-error-follows-alignment",
     "Over 30 runs the count of misaligned steps tells which end with errors",
     measured=area(counts),
-    criterion=at_least("area under the ROC curve for 'errors remain'", 0.95),
+    criterion=between("area under the ROC curve for 'errors remain'", 0.95, 1.0),
     control=control("smallness of the network as the score", area(smallness)),
     expected="reproduced",
     claim="experiment",
@@ -1112,7 +1138,7 @@ order = np.argsort(small["dead"])
 middle = np.full(len(order), np.median(small["residual"]))
 figures.line_control(ax, small["dead"][order], middle, label="small step")
 ax.set(xlabel="largest share of dead units in a layer", ylabel="share of labels outside")
-ax.legend(fontsize=8)
+ax.legend(fontsize=9)
 plt.show()
 
 # %% tags=["hide-input"]
@@ -1156,7 +1182,7 @@ lost = kept["sine"]["relative_change"][0][:, ~living][:, 0]
 figures.line_control(ax, epochs[3:], lost[3:], label="sine, a dead layer")
 ax.set(xscale="log", yscale="log", xlabel="epoch + 1")
 ax.set(ylabel="$\\|\\Theta_k-\\Theta_0\\|_F^2/\\|\\Theta_0\\|_F^2$")
-ax.legend(fontsize=8)
+ax.legend(fontsize=9)
 plt.show()
 
 # %% tags=["hide-input"]
@@ -1435,8 +1461,9 @@ ledger.check(
 
 # %% tags=["hide-input"]
 def tangent_slack(loss):
-    p, q = 3 * torch.randn(2, 1000, 8, 1, generator=run.generator("convex"), **like)
-    labels = y[0].expand(1000, 8, 1)
+    p, q = 3 * torch.randn(2, 2000, 8, 1, generator=run.generator("convex"), **like)
+    q[1000:] = p[1000:] + 1e-4 * q[1000:]  # pairs far apart and close together
+    labels = y[0].expand(2000, 8, 1)
     value = vmap(loss)
     slope = vmap(grad(loss))(p, labels)
     return (value(q, labels) - value(p, labels) - (slope * (q - p)).sum((-2, -1))).min()
@@ -1453,10 +1480,19 @@ ledger.check(
     ),
     expected="holds",
 )
+
+
+def line_slack(L=4.0):  # the straight line with labels (3, 3), from 2.9: the bound becomes small
+    theta = 3 - 0.1 * (1 - 4 * rho / L) ** torch.arange(400.0, **like)
+    loss, count = (theta - 3) ** 2, torch.arange(1, 401, **like)
+    zeta = 4 * 3.0**2  # theta_S < 3, and the coefficients are 3
+    return (L * zeta * loss[0] / (2 * rho * (1 - rho)) / count).sqrt() - loss.cummin(0).values
+
+
 ledger.check(
     "representation:eq-13",
     "Squared loss: the best of all steps is within the bound of the infimum 0",
-    measured=slacks("squared", [1.0]),
+    measured=torch.cat([slacks("squared", [1.0]), line_slack()]),
     criterion=inequality("0 + bound − min L", size=10),
     control=control("the quartic, without the structure", quartic_slack),
     expected="holds",
@@ -1522,6 +1558,7 @@ ledger.check(
 def descent_slack(L_share):
     z, w = torch.randn(2, 2000, 2, generator=run.generator("descent"), **like)
     XX, sign = X[0], y[0, :, 0]
+    z[0], w[0] = 0, 0.01 * torch.linalg.eigh(XX.T @ XX).eigenvectors[:, -1]  # where L is attained
     value = lambda z: functional.softplus(-sign * (z @ XX.T)).mean(-1)  # noqa: E731
     slope = -(torch.sigmoid(-sign * (z @ XX.T)) * sign) @ XX / 8
     L = torch.linalg.matrix_norm(XX, 2) ** 2 / 32 * L_share
@@ -1533,7 +1570,7 @@ ledger.check(
     "Descent lemma for logistic regression with L = ‖X‖²/4n, random pairs",
     measured=descent_slack(1.0).item(),
     criterion=inequality("right side minus left side"),
-    control=control("a fiftieth of that constant", descent_slack(0.02).item()),
+    control=control("99.9 % of that constant", descent_slack(0.999).item()),
     expected="holds",
 )
 # %% tags=["hide-input"]
@@ -1549,20 +1586,32 @@ chain_loss = vmap(batch_loss("squared"), (0, None, None))(chain, X, y)
 chain_gradient = vmap(batch_gradient("squared"))(chain).square().sum(-1)
 
 
+def promised(squared_gradient, eta, low, high, L=lipschitz["squared"]):
+    return eta * squared_gradient * (low - L * eta * high / 2)
+
+
 def decrease_slack(P, eta):  # of one step from every point of the chain
     after = chain[:-1] - eta * P * vmap(batch_gradient("squared"))(chain[:-1])
     lost = chain_loss[:-1] - vmap(batch_loss("squared"), (0, None, None))(after, X, y)
-    return lost - eta * chain_gradient[:-1] * (0.5 - lipschitz["squared"] * eta / 2)
+    return (lost - promised(chain_gradient[:-1], eta, 0.5, 1.0)).flatten()
+
+
+def parabola_slack(
+    p, eta=0.8
+):  # L theta^2/2 with L = 2 from theta = 1, P = p, and c = p, c-bar = p^2: an equality
+    return (1 - (1 - 2 * eta * p) ** 2 - promised(torch.tensor(4.0, **like), eta, p, p * p, 2.0))[None]
 
 
 ledger.check(
     "representation:eq-52",
     "Each preconditioned step loses at least η‖∇L‖²(c − Lηc̄/2)",
-    measured=decrease_slack(diagonal, 0.5 / lipschitz["squared"]),
+    measured=torch.cat(
+        [decrease_slack(diagonal, 0.5 / lipschitz["squared"]), parabola_slack(0.5), parabola_slack(1.0)]
+    ),
     criterion=inequality("decrease minus its lower bound", size=10),
     control=control(
         "P with a negative sign, at the start",
-        lambda: decrease_slack(-diagonal, 0.5 / lipschitz["squared"])[0],
+        lambda: decrease_slack(-diagonal, 0.5 / lipschitz["squared"])[: len(seeds)],
     ),
     expected="holds",
     seeds=seeds,

@@ -1,6 +1,6 @@
 """Steps preconditioned by the diagonal of the empirical Fisher, with any exponent, damping and memory.
 
-python -m learning_dynamics.diagonal_fisher
+    python -m learning_dynamics.diagonal_fisher --seed 1
 
 makes the kept result of the chapter: medians of long runs on the one-dimensional loss. Source of the family: Martens
 (2020), "New Insights and Perspectives on the Natural Gradient Method", sections 11.1 to 11.3, Eq. (10).
@@ -9,6 +9,8 @@ makes the kept result of the chapter: medians of long runs on the one-dimensiona
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -203,10 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make the kept result `long-runs` of the chapter."""
     parser = argparse.ArgumentParser(description="Long runs of the one-dimensional empirical Fisher step.")
     parser.add_argument("--steps", type=int, default=STEPS, help="number of steps")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     given = parser.parse_args(arguments)
     began = time.perf_counter()
-    run = Run(CHAPTER, device=given.device)
+    run = Run(CHAPTER, device=given.device, seed=given.seed)
     steps, medians = scalar_medians(run, EXPONENTS, SCHEDULES, given.steps)
     arrays = {
         "steps": steps,
@@ -214,17 +217,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "exponents": np.array(EXPONENTS),
         "schedules": np.array(SCHEDULES),
     }
-    options = "" if given.steps == STEPS else f" --steps {given.steps}"
+    words = sys.argv[1:] if arguments is None else arguments
     results.keep(
         CHAPTER,
         "long-runs",
         arrays,
-        command=f"python -m learning_dynamics.diagonal_fisher{options}",
+        command=shlex.join(["python", "-m", "learning_dynamics.diagonal_fisher", *words]),
         seeds=[run.seed],
         device=given.device,
         wall_time=time.perf_counter() - began,
         rtol=0.3,
-        overwrite=True,
     )
 
 

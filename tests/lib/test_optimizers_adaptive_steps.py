@@ -165,6 +165,12 @@ def test_ngn_lies_between_zero_and_sigma_and_twice_the_polyak_step(f, square, si
     torch.testing.assert_close(scaled, eta / scale, rtol=1e-10, atol=0)
 
 
+def test_ngn_is_zero_where_loss_and_gradient_underflow():
+    tiny = torch.tensor(5e-324, dtype=torch.float64)
+    assert optimizers.ngn_step_size(torch.zeros_like(tiny), tiny, 0.25) == 0
+    assert optimizers.ngn_step_size(torch.zeros_like(tiny), torch.zeros_like(tiny), 0.25) == 0.25
+
+
 @few
 @given(positive, st.floats(1e-3, 1e3), positive, st.floats(0.1, 10), st.floats(-2, 2))
 def test_sps_is_capped_and_knows_only_the_gap(f, square, cap, c, shift):

@@ -42,8 +42,8 @@ def ngn_step_size(
         the step size; sigma where the gradient is zero, and 0 where the loss is zero but the gradient is not.
     """
     twice = 2 * (loss - lower_bound).clamp(min=0)
-    step = sigma * (twice / (twice + sigma * squared_norm))
-    return torch.where(squared_norm == 0, sigma, step)
+    share = torch.where(twice == 0, twice, twice / (twice + sigma * squared_norm))  # 0 where both underflow
+    return torch.where(squared_norm == 0, sigma, sigma * share)
 
 
 class NGNState(NamedTuple):
