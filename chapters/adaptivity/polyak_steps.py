@@ -15,12 +15,12 @@
 #
 # **Can the step size set itself?** A run knows its loss and its gradient, and if it also knows what the loss could be
 # at best, the quotient *loss above its minimum over squared gradient* is a step that needs no tuning. With one
-# condition it converges: a single point must be best for every sample. **What breaks it**: samples that disagree.
-# Then the step divides the curvature away, every parabola pulls equally hard, and the run settles between the two
-# minima instead of at the minimizer, however slowly the step decreases. Keeping the *smallest* quotient seen so far
-# repairs it.
+# condition this step, SPS, converges: a single point must be best for every sample. **What breaks it**: samples that
+# disagree. Then the step divides the curvature away, every parabola pulls equally hard, and the run settles between the
+# two minima instead of at the minimizer, however slowly the step decreases. Keeping the *smallest* quotient seen so far
+# repairs it: DecSPS.
 #
-# Turn the curvature ratio. The minimizer moves; the dashed run does not.
+# Turn the curvature ratio below the figure. The minimizer moves; the dashed run does not.
 
 # %% tags=["colab", "remove-cell"]
 # On Colab only: fetch the library of this book. It replaces nothing that is installed there.
@@ -42,6 +42,7 @@ SEED = 0
 # %% tags=["hide-input"]
 import itertools
 import math
+from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -109,7 +110,7 @@ top.legend(ncol=3)
 bottom.axhline(1 / 3, color="black", lw=1)
 bottom.plot(range(401), paths["DecSPS"], label="DecSPS", marker="")
 figures.line_control(bottom, range(401), paths["SPS"], label="decreasing SPS")
-bottom.annotate("minimizer", (330, 0.38))
+bottom.annotate("minimizer", (330, 0.46))
 bottom.set(xlabel="step $k$", ylabel="$\\theta_k$", ylim=(-0.8, 1.4))
 bottom.legend()
 plt.show()
@@ -121,7 +122,7 @@ plt.show()
 #
 # - train with a Polyak step, and say what it needs to know;
 # - prove that it converges if the samples agree, and compute where it goes if they do not;
-# - prove that the decreasing version, DecSPS, converges without knowing any constant of the problem;
+# - prove that the decreasing version, DecSPS, converges without being told any constant of the problem;
 # - say what DecSPS adapts to, and when a tuned step beats it.
 #
 # The source is sections 4.0 to 4.2 of {cite}`orvieto2023dynamics`, which tells the results of
@@ -137,12 +138,14 @@ plt.show()
 # %%
 problem = comparison.shipped("breast-cancer")
 theta = torch.nn.Parameter(torch.zeros(problem.inputs.shape[1], **like))
-draws = torch.randint(len(problem.signs), (500, 20), generator=run.generator("first use"))
+source = run.generator("first use")
+draws = torch.randint(len(problem.signs), (500, 20), generator=source)
 
 optimizer = optimizers.DecSPS([theta], lr=10.0, lower_bound=0.0)
 for rows in draws:
     margins = problem.signs[rows] * (problem.inputs[rows] @ theta)
-    loss = softplus(-margins).mean() + problem.ridge / 2 * theta.square().sum()
+    penalty = problem.ridge / 2 * theta.square().sum()
+    loss = softplus(-margins).mean() + penalty
     optimizer.zero_grad()
     loss.backward()
     optimizer.step(loss=loss)
@@ -173,12 +176,13 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # | here | source, chapter 4 | meaning |
 # |---|---|---|
 # | $\theta$, $\mathcal L$, $\ell_i$, $\mathcal L_S$ | $x$, $f$, $f_i$, $f_{\mathcal S}$ | parameters, losses |
-# | $\eta_k$, $\eta_{\max}$, $c_k$ | $\gamma_k$, $\gamma_b$, $c_k$ | step size, its cap (`lr` in the library), its divisor |
+# | $\eta_k$, $\eta_{\max}$, $c_k$ | $\gamma_k$, $\gamma_b$, $c_k$ | step size, cap (`lr`), divisor |
 # | $b$ | $B$ | batch size |
-# | $m_S\le\mathcal L_S^\star$ (local) | $\ell_{\mathcal S}^*$ | the lower bound that the user supplies |
-# | $\Delta_b$, $\hat\Delta_b$, $\hat\Delta_{\max}$ (local) | $\sigma_B^2$, $\hat\sigma_B^2$, $\hat\sigma_{B,\max}^2$ | price of not interpolating |
-# | $\eta_{\min}$ (local) | $\alpha$ | smallest Polyak step, $\min\{1/2cL,\eta_{\max}\}$ |
-# | $D$, $\tilde L$ | $D$, $\tilde L$ | largest distance from $\theta^\star$; $\max\{L,1/2c_0\eta_{\max}\}$ |
+# | $m_S$ (local) | $\ell_{\mathcal S}^*$ | the user's lower bound on $\mathcal L_S$ |
+# | $\Delta_b$, $\hat\Delta_b$ (local) | $\sigma_B^2$, $\hat\sigma_B^2$ | price of not interpolating |
+# | $\hat\Delta_{\max}$ (local) | $\hat\sigma_{B,\max}^2$ | its largest value over batches |
+# | $\eta_{\min}$ (local) | $\alpha$ | least Polyak step |
+# | $D$, $\tilde L$ | $D$, $\tilde L$ | largest distance from $\theta^\star$; $L$, or more |
 # :::
 #
 # Two assumptions will be used, one for each side of a parabola.
@@ -213,7 +217,12 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # (The inequality alone implies the Lipschitz bound only for convex $\ell$; the proofs below use the inequality.)
 # **Each side bounds the gradient by the height.** With $\ell^\star=\inf\ell$,
 #
-# $$2\mu\,(\ell(\theta)-\ell^\star)\le\lVert\nabla\ell(\theta)\rVert^2\le2L\,(\ell(\theta)-\ell^\star).$$ (eq-polyak-steps-sandwich)
+# $$
+# \begin{aligned}
+# 2\mu\,(\ell(\theta)-\ell^\star)&\le\lVert\nabla\ell(\theta)\rVert^2\\
+# &\le2L\,(\ell(\theta)-\ell^\star).
+# \end{aligned}
+# $$ (eq-polyak-steps-sandwich)
 #
 # :::{dropdown} Proof
 # 1. *Left.* Minimize both sides of the strong convexity inequality over $\theta$. The right side is least at
@@ -241,9 +250,14 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # If $g_k=0$ nothing moves. Dividing {eq}`eq-polyak-steps-sandwich` by the squared gradient shows what the quotient measures: an
 # inverse curvature. **For $\mu_i$-strongly convex and $L_i$-smooth $\ell_i$, with $L=\max L_i$ and $\mu=\min\mu_i$,**
 #
-# $$\frac1{2L}\le\frac1{2L_i}\le\frac{\ell_i(\theta)-\ell_i^\star}{\lVert\nabla\ell_i(\theta)\rVert^2}\le\frac1{2\mu_i}\le\frac1{2\mu}.$$ (eq-polyak-steps-quotient)
+# $$
+# \begin{aligned}
+# \frac1{2L}\le\frac1{2L_i}&\le\frac{\ell_i(\theta)-\ell_i^\star}{\lVert\nabla\ell_i(\theta)\rVert^2}\\
+# &\le\frac1{2\mu_i}\le\frac1{2\mu}.
+# \end{aligned}
+# $$ (eq-polyak-steps-quotient)
 #
-# The lower half needs smoothness only. So the step is never smaller than
+# The first line needs smoothness only. So the step is never smaller than
 #
 # $$\eta_{\min}=\min\Bigl\{\frac1{2cL},\eta_{\max}\Bigr\}$$
 #
@@ -253,7 +267,7 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # %%
 def step_by_hand(theta, loss, gradient, state, cap=10.0, method="DecSPS"):
     k, smallest = state
-    quotient = loss / gradient.square().sum()  # the lower bound is zero here
+    quotient = loss / gradient.square().sum()  # the lower bound is zero
     if method == "SPS":
         eta = min(quotient / math.sqrt(k + 1), cap)
     else:
@@ -332,31 +346,42 @@ assert ten_steps("SPS", optimizers.SPSRule(cap=10.0, c=root_growth)) < 1e-14
 # the inner product.
 #
 # :::{dropdown} Proof
-# Write $h_k=\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}^\star\ge0$ and
+# Write $e_k=\lVert\theta_k-\theta^\star\rVert$, $h_k=\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}^\star\ge0$ and
 # $\delta_k=\mathcal L_{S_k}(\theta^\star)-\mathcal L_{S_k}^\star\ge0$; $\mathbb E\delta_k=\Delta_b$.
 #
-# 1. *Expansion.*
-#    $\lVert\theta_{k+1}-\theta^\star\rVert^2=\lVert\theta_k-\theta^\star\rVert^2-2\eta_k\langle g_k,\theta_k-\theta^\star\rangle+\eta_k^2\lVert g_k\rVert^2$,
-#    and $\eta_k\lVert g_k\rVert^2\le h_k/c$ by {eq}`eq-polyak-steps-sps`.
-# 2. *Convexity.* $\langle g_k,\theta_k-\theta^\star\rangle\ge\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)=h_k-\delta_k$.
-#    With $c=1$ the change is at most $-2\eta_k(h_k-\delta_k)+\eta_kh_k=-\eta_kh_k+2\eta_k\delta_k$.
+# 1. *Expansion.* $e_{k+1}^2-e_k^2$ is
+#    $-2\eta_k\langle g_k,\theta_k-\theta^\star\rangle+\eta_k^2\lVert g_k\rVert^2$, and $\eta_k\lVert g_k\rVert^2\le h_k/c$ by {eq}`eq-polyak-steps-sps`.
+# 2. *Convexity.* $\langle g_k,\theta_k-\theta^\star\rangle$ is at least
+#    $\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)=h_k-\delta_k$.
+#    With $c=1$ the change $e_{k+1}^2-e_k^2$ is at most $-2\eta_k(h_k-\delta_k)+\eta_kh_k$, which is
+#    $-\eta_kh_k+2\eta_k\delta_k$.
 # 3. *Both ends of the step.* $\eta_{\min}\le\eta_k\le\eta_{\max}$ by {eq}`eq-polyak-steps-quotient`, and
-#    $h_k,\delta_k\ge0$. So the change is at most
-#    $-\eta_{\min}h_k+2\eta_{\max}\delta_k\le-\eta_{\min}(h_k-\delta_k)+2\eta_{\max}\delta_k$.
-# 4. *Expectation.* $S_k$ is independent of $\theta_k$, so $\mathbb E(h_k-\delta_k)=\mathbb E\mathcal L(\theta_k)-\mathcal L^\star$. Sum
-#    over $k<K$, drop the last distance, divide by $\eta_{\min}K$, and use
-#    $\mathcal L(\bar\theta_K)\le\frac1K\sum\mathcal L(\theta_k)$.
-# 5. *Strongly convex.* Step 2 gains the term $\frac{\mu_{S_k}}2\lVert\theta_k-\theta^\star\rVert^2$, where $\mu_S$ is the mean
+#    $h_k,\delta_k\ge0$. So the change is at most $-\eta_{\min}h_k+2\eta_{\max}\delta_k$.
+# 4. *Expectation.* $S_k$ is independent of $\theta_k$, so
+#    $\mathbb Eh_k=\mathbb E\mathcal L(\theta_k)-\mathcal L^\star+\Delta_b$. Sum over $k<K$, divide by $\eta_{\min}K$:
+#
+#    $$
+#    \begin{aligned}
+#    \frac1K\sum_{k<K}&\mathbb E\mathcal L(\theta_k)-\mathcal L^\star+\Delta_b\\
+#    &\le\frac{\mathbb E[e_0^2-e_K^2]}{\eta_{\min}K}+\frac{2\eta_{\max}\Delta_b}{\eta_{\min}} .
+#    \end{aligned}
+#    $$
+#
+#    Drop $e_K^2$ and the $\Delta_b$ on the left, and use $\mathcal L(\bar\theta_K)\le\frac1K\sum\mathcal L(\theta_k)$.
+# 5. *Strongly convex.* Step 2 gains the term $\frac{\mu_{S_k}}2e_k^2$, where $\mu_S$ is the mean
 #    over the batch; with $c\ge\frac12$ and $\eta_kh_k/c\le2\eta_kh_k$ the change is at most
-#    $-\eta_k\mu_{S_k}\lVert\theta_k-\theta^\star\rVert^2+2\eta_k\delta_k$. Bound $\eta_k$ as in step 3, take
+#    $-\eta_k\mu_{S_k}e_k^2+2\eta_k\delta_k$. Bound $\eta_k$ as in step 3, take
 #    expectations ($\mathbb E\mu_S=\bar\mu$) and sum the geometric series. $\square$
 # :::
 #
 # An expectation over random batches can be checked without statistics if the runs are short: three losses and seven
-# steps make $3^7$ sequences of draws, all equally likely, and all of them are run at once. The starts include
-# $\theta^\star$ itself, where only the floor is left.
+# steps make $3^7$ sequences of draws, all equally likely, and all of them are run at once. The first bound has lost
+# two terms at the end of step 4, and is not attained if the samples disagree. The check takes the line displayed in step 4,
+# which implies it and is attained: by round parabolas of one curvature, at the first step from $\theta^\star$ with the cap
+# $1/2L$. The floor of the second bound they attain at every step, with $c=\frac12$ and the cap $1/L$; its rate, parabolas
+# of curvature $L$ and nearly zero with one common minimum. There a twentieth off a constant is too much.
 
-# %%
+# %% tags=["hide-input"]
 count, length = 3, run.pick(smoke=5, book=7, paper=8)
 sequences = torch.tensor(list(itertools.product(range(count), repeat=length)))[..., None]  # (3^7, steps, 1)
 
@@ -375,64 +400,83 @@ def batches(problem, rows):  # loss and gradient of the batch of step k
 def every_sequence(problem, rule, start):  # start (grid, d); all sequences as a batch
     oracle = batches(problem, sequences.transpose(0, 1))
     begin = start.expand(len(sequences), *start.shape)
-    averaged = optimizers.Averaged(rule)
     found = ensembles.iterate(
-        averaged, oracle, begin, length, range(length + 1), watch=lambda state: state.mean
+        rule, oracle, begin, length, range(length + 1), watch=lambda state: state.step_size
     )
-    return found.values, found.watched  # iterates and their means, (K + 1, sequences, grid, d)
+    return found.values, found.watched[1:]  # iterates (K + 1, sequences, grid, d), step sizes
 
 
 # %% tags=["hide-input"]
 three = random_quadratics("three", count, 2)
-best, L_three = three.minimizer(), three.smoothness.max()
-best_batch = three.minimum(torch.arange(count)[:, None])
-price = (three.oracle(best.expand(count, 1, 2), torch.arange(count)[:, None])[0][:, 0] - best_batch).mean()
-starts = torch.stack([best, best + 1, best - torch.tensor([2.0, 0.0], **like), best])
-caps = torch.tensor([0.05, 0.3, 1.0, 5.0], **like)[:, None]
-step_number = torch.arange(1, length + 1, **like)[:, None]
-
-
-def sps_run(c):
-    rule = optimizers.SPSRule(caps, c=c, lower_bound=lambda k: best_batch[sequences[:, k, 0]][:, None, None])
-    return every_sequence(three, rule, starts)
-
-
-def sps_bounds(c, floor=True):  # right minus left side, both halves
-    mu = three.strong_convexity.mean()
-    iterates, means = sps_run(c)
-    smallest = torch.minimum(1 / (2 * c * L_three), caps[:, 0])
-    away = (starts - best).square().sum(-1)
-    extra = 2 * caps[:, 0] * price / smallest * floor
-    gap = three.oracle(means[1:])[0].mean(1) - three.oracle(best[None])[0]
-    distance = (iterates[1:] - best).square().sum(-1).mean(1)
-    rate = (1 - mu * smallest) ** step_number * away + extra / mu - distance
-    return torch.stack([away / (smallest * step_number) + extra - gap, rate]) if c == 1 else rate[None]
-
-
+best, best_batch = three.minimizer(), three.minimum(torch.arange(count)[:, None])
+around = torch.tensor([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], **like)
+equal = QuadraticSum(2 * torch.eye(2, **like).expand(3, 2, 2), around)  # one curvature, minimizer 0
 # logistic losses without a ridge (not separable): convex, not strongly, and each has the infimum 0
 overlap = LogisticSum(
     torch.tensor([[1.0, 1.0], [1.0, -0.5], [1.0, 2.0]], **like), torch.tensor([-1.0, 1.0, 1.0], **like), 0.0
 )
-top_point = overlap.minimizer()
-begin = torch.stack([top_point, top_point + 1, top_point - 2])
-logistic_caps = torch.tensor([0.5, 2.0, 10.0], **like)
-_, means = every_sequence(overlap, optimizers.SPSRule(logistic_caps[:, None]), begin)
-least = torch.minimum(1 / (2 * overlap.smoothness.max()), logistic_caps)
-lowest = overlap.oracle(top_point[None])[0]
-logistic_gap = overlap.oracle(means[1:])[0].mean(1) - lowest
-logistic_slack = (
-    (begin - top_point).square().sum(-1) / (least * step_number)
-    + 2 * logistic_caps * lowest / least
-    - logistic_gap
-)
+nothing, step_number = torch.zeros(count, **like), torch.arange(1, length + 1, **like)[:, None]
+
+
+def mean_gaps(problem, path):  # expected gap before each step, (K, grid)
+    return problem.oracle(path[:-1])[0].mean(1) - problem.oracle(problem.minimizer()[None])[0]
+
+
+def sps_slack(problem, own, start, caps, c=1.0, floor=1.0, least=1.0):
+    """Right minus left side of step 4 and of the second bound; floor and least multiply constants for the control."""
+    star = problem.minimizer()
+    price = problem.oracle(star[None])[0] - own.mean()
+    rule = optimizers.SPSRule(caps, c=c, lower_bound=lambda k: own[sequences[:, k, 0]][:, None, None])
+    path, _ = every_sequence(problem, rule, star + start)
+    away = (path - star).square().sum(-1).mean(1)
+    eta_max = caps[:, 0]
+    eta_min = least * torch.minimum(1 / (2 * c * problem.smoothness.max()), eta_max)
+    error = floor * 2 * eta_max * price / eta_min
+    average = mean_gaps(problem, path).cumsum(0) / step_number
+    summed = (away[0] - away[1:]) / (eta_min * step_number) + error - price - average
+    mu = problem.strong_convexity.mean()
+    return summed, (1 - mu * eta_min) ** step_number * away[0] + error / mu - away[1:]
+
+
+starts = torch.tensor([[0.0, 0.0], [1.0, 1.0], [-2.0, 0.0], [0.0, 0.0]], **like)
+caps = torch.tensor([[0.05], [0.3], [1.0], [5.0]], **like)
+
+
+def at_rest(**factors):  # step 4 where it is attained: the first step from the minimizer, cap 1/2L
+    return sps_slack(equal, nothing, 0 * starts[:1], 5 * caps[:1], **factors)[0][0]
+
+
+def arrived(**factors):  # the floor of the second bound where it is attained: c = 1/2, cap 1/L
+    return sps_slack(equal, nothing, starts[1:2], 10 * caps[:1], c=0.5, **factors)[1]
+
+
+def agreeing(**factors):  # its rate where it is attained: curvatures L and nearly 0, one common minimum
+    curvatures = torch.tensor([2.0, 1e-6, 1e-6], **like)[:, None, None] * torch.eye(2, **like)
+    mixed = QuadraticSum(curvatures, 0 * around)
+    return sps_slack(mixed, nothing, starts[1:2], 20 * caps[:1], c=0.5, **factors)[1]
+
+
+# %% tags=["hide-input"]
+slacks = [
+    *sps_slack(three, best_batch, starts, caps),
+    *(sps_slack(three, best_batch, starts, caps, c=c)[1] for c in (0.5, 2.0)),
+    sps_slack(overlap, nothing, starts[:3], 10 * caps[:3])[0],
+    sps_slack(equal, nothing, starts[1:2], caps[:1] / 50)[0],  # steps so short that e_K is nearly e_0
+    at_rest(),
+    arrived(),
+    agreeing(),
+]
 ledger.check(
     "thesis:thm-4.1.1",
-    "The exact expectation over all sequences of draws obeys both halves of the theorem",
-    measured=torch.cat(
-        [x.flatten() for x in (sps_bounds(1.0), sps_bounds(0.5), sps_bounds(2.0), logistic_slack)]
+    "The exact expectation over all sequences obeys both halves, also where they are attained",
+    measured=torch.cat([slack.flatten() for slack in slacks]),
+    criterion=inequality("right minus left side of step 4, and of the second bound", size=10.0),
+    control=control(
+        "floor a twentieth lower, or least step a twentieth longer, where the bounds are attained",
+        torch.cat(
+            [at_rest(floor=0.95), at_rest(least=1.05), arrived(floor=0.95)[-1], agreeing(least=1.05)[-1]]
+        ),
     ),
-    criterion=inequality("bound − 𝔼[L(θ̄_K) − L⋆], and bound − 𝔼‖θ_k − θ⋆‖²", size=10.0),
-    control=control("without the floor, started at θ⋆", sps_bounds(1.0, floor=False)[:, 1:, [0, 3]]),
     expected="holds",
     show="card",
 )
@@ -486,9 +530,9 @@ ledger.check(
 quotient = height / square
 ledger.check(
     "thesis:lemma-4.1.1",
-    "The Polyak quotient lies between 1/2L_i and 1/2μ_i",
+    "The Polyak quotient lies between 1/(2L_i) and 1/(2μ_i)",
     measured=torch.minimum(quotient - 1 / (2 * L_i), 1 / (2 * mu_i) - quotient),
-    criterion=inequality("(ℓ − ℓ⋆)/‖∇ℓ‖² inside [1/2L_i, 1/2μ_i]", size=quotient.max().item()),
+    criterion=inequality("(ℓ − ℓ⋆)/‖∇ℓ‖² inside [1/(2L_i), 1/(2μ_i)]", size=quotient.max().item()),
     control=control("without the factor ½", torch.minimum(quotient - 1 / L_i, 1 / mu_i - quotient).min()),
     expected="holds",
 )
@@ -558,7 +602,7 @@ ledger.check(
     control=control("batches of twenty", formula_error(twenty)),
     expected="holds",
 )
-cap_grid = torch.logspace(-4, 4, 33, **like)
+cap_grid, L_three = torch.logspace(-4, 4, 33, **like), three.smoothness.max()
 ledger.check(
     "thesis:claim-problem-2",
     "No cap and no c makes the floor of the bound smaller than 2Δ_b",
@@ -580,47 +624,52 @@ ledger.check(
 # :::{prf:proposition} The Polyak step does not see the curvature
 # :label: thesis-claim-sps-bias
 # For $\ell_1,\ell_2$ above, SPS with the divisors $c_k\ge\frac12$ and a cap so large that it never acts satisfies, with
-# $h_k=1/2c_k$,
+# $w_k=1/2c_k$,
 #
 # $$
 # \begin{aligned}
-# \mathbb E\,\theta_{k+1}&=(1-h_k)\,\mathbb E\,\theta_k,\\
-# \mathbb E\,\theta_{k+1}^2&=(1-h_k)^2\,\mathbb E\,\theta_k^2+h_k^2,
+# \mathbb E\,\theta_{k+1}&=(1-w_k)\,\mathbb E\,\theta_k,\\
+# \mathbb E\,\theta_{k+1}^2&=(1-w_k)^2\,\mathbb E\,\theta_k^2+w_k^2,
 # \end{aligned}
 # $$
 #
-# whatever $a_1,a_2>0$ are. If $h_k\to0$ and $\sum h_k=\infty$, then $\theta_k\to0$ in mean square, while the
+# whatever $a_1,a_2>0$ are. If $w_k\to0$ and $\sum w_k=\infty$, then $\theta_k\to0$ in mean square, while the
 # minimizer is $\theta^\star=(a_1-a_2)/(a_1+a_2)$.
 # :::
 #
 # *The key step.* The quotient is $1/2a_i$, the gradient is $a_i$ times the distance: $a_i$ cancels. Every step goes
-# $h_k$ of the way to $\pm1$.
+# $w_k$ of the way to $\pm1$.
 #
 # :::{dropdown} Proof
-# 1. $\ell_i/\lVert\nabla\ell_i\rVert^2=1/2a_i$, so $\eta_k\nabla\ell_i(\theta_k)=h_k(\theta_k\mp1)$ and
-#    $\theta_{k+1}=(1-h_k)\theta_k\pm h_k$, with a fair sign that is independent of $\theta_k$.
+# 1. $\ell_i/\lVert\nabla\ell_i\rVert^2=1/2a_i$, so $\eta_k\nabla\ell_i(\theta_k)=w_k(\theta_k\mp1)$ and
+#    $\theta_{k+1}=(1-w_k)\theta_k\pm w_k$, with a fair sign that is independent of $\theta_k$.
 # 2. Take the mean, and the mean of the square; the cross term has mean zero.
-# 3. Let $s_k=\mathbb E\theta_k^2$; then $s_{k+1}\le(1-h_k)s_k+h_k^2$ as $0<h_k\le1$. Given $\epsilon>0$, once $h_k\le\epsilon$ this is
-#    $s_{k+1}-\epsilon\le(1-h_k)(s_k-\epsilon)$, and the product of the $1-h_k$ tends to zero. So
+# 3. Let $s_k=\mathbb E\theta_k^2$; then $s_{k+1}\le(1-w_k)s_k+w_k^2$ as $0<w_k\le1$. Given $\epsilon>0$, once $w_k\le\epsilon$ this is
+#    $s_{k+1}-\epsilon\le(1-w_k)(s_k-\epsilon)$, and the product of the $1-w_k$ tends to zero. So
 #    $\limsup s_k\le\epsilon$. $\square$
 # :::
 
 # %%
 twelve = run.pick(smoke=8, book=12, paper=14)
-flips = torch.tensor(list(itertools.product(range(2), repeat=twelve))).T  # (steps, 2^12)
+every_flip = itertools.product(range(2), repeat=twelve)
+flips = torch.tensor(list(every_flip)).T  # (steps, 2^12)
 ratios = torch.tensor([1.0, 2.0, 5.0], **like)
 
 
-def moments(rule):  # exact mean and mean square over all sequences, (2, K + 1, ratios)
+# exact mean and mean square over all sequences, (2, K + 1, ratios)
+def moments(rule):
     begin = torch.full((flips.shape[1], 3, 1), 2.5, **like)
-    theta = ensembles.iterate(rule, tug(ratios, flips), begin, twelve, range(twelve + 1)).values[..., 0]
+    oracle, recorded = tug(ratios, flips), range(twelve + 1)
+    path = ensembles.iterate(rule, oracle, begin, twelve, recorded)
+    theta = path.values[..., 0]
     return torch.stack([theta.mean(1), theta.square().mean(1)])
 
 
 law = [torch.tensor([2.5, 2.5**2], **like)]
 for k in range(twelve):
-    h = 1 / (2 * root_growth(k))
-    law.append(torch.stack([(1 - h) * law[-1][0], (1 - h) ** 2 * law[-1][1] + h**2]))
+    w = 1 / (2 * root_growth(k))
+    mean, square = law[-1]
+    law.append(torch.stack([(1 - w) * mean, (1 - w) ** 2 * square + w**2]))
 law = torch.stack(law).T[..., None]
 
 # %% tags=["hide-input"]
@@ -641,7 +690,7 @@ ledger.check(
 # :::{admonition} Predict first
 # :class: tip
 # In two dimensions the parabolas become bowls with different axes. Each Polyak step is still
-# $\eta_k\nabla\ell_i=h_k\cdot\bigl(2\,\ell_i/\lVert\nabla\ell_i\rVert^2\bigr)\nabla\ell_i$. At which point will decreasing SPS settle:
+# $\eta_k\nabla\ell_i=w_k\cdot\bigl(2\,\ell_i/\lVert\nabla\ell_i\rVert^2\bigr)\nabla\ell_i$. At which point will decreasing SPS settle:
 # half way between the two minima?
 # :::
 #
@@ -656,20 +705,25 @@ ledger.check(
 
 # %%
 def bowls(agree):
-    turn = torch.tensor([[math.cos(0.5), -math.sin(0.5)], [math.sin(0.5), math.cos(0.5)]], **like)
+    cosine, sine = math.cos(0.5), math.sin(0.5)
+    turn = torch.tensor([[cosine, -sine], [sine, cosine]], **like)
     steep = torch.diag(torch.tensor([6.0, 1.0], **like))
     flat = turn @ torch.diag(torch.tensor([0.4, 1.5], **like)) @ turn.T
-    points = torch.tensor([[1.0, 0.0], [1.0, 0.0] if agree else [-1.0, 0.5]], **like)
+    other = [1.0, 0.0] if agree else [-1.0, 0.5]
+    points = torch.tensor([[1.0, 0.0], other], **like)
     return QuadraticSum(torch.stack([steep, flat]), points)
 
 
-def mean_step(point):  # the left side of the equation above, for the bowls that disagree
+# the left side of the equation above, for the bowls that disagree
+def mean_step(point):
     theta = torch.as_tensor(point, **like).expand(2, 1, 2)
     loss, gradient = bowls(False).oracle(theta, torch.arange(2)[:, None])
-    return (loss[..., None] / gradient.square().sum(-1, keepdim=True) * gradient).sum((0, 1)).numpy()
+    quotient = loss / gradient.square().sum(-1)
+    return (quotient[..., None] * gradient).sum((0, 1)).numpy()
 
 
 address = torch.as_tensor(root(mean_step, [0.0, 0.2], tol=1e-13).x, **like)
+assert (address - bowls(False).minimizer()).norm() > 0.3
 
 # %% tags=["hide-input"]
 steps_2d, runs_2d = run.pick(smoke=300, book=10_000, paper=30_000), run.pick(smoke=8, book=60, paper=200)
@@ -691,7 +745,7 @@ def off(name, agree):  # distance of the mean iterate from the minimizer, one va
 
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Decreasing SPS goes to a computed wrong point (square); DecSPS goes to the minimizer (star).** Contours of the mean of two bowls whose minima (dots) differ (left) or coincide (right). Where they coincide both find the star. What breaks it: samples that disagree, left.", "name": "fig-polyak-steps-bowls"}, "image": {"alt": "Two contour plots. Left: a blue path ends at a star, a dashed grey path ends at a square away from it, two dots mark the minima of the single bowls. Right: both paths end at the star, on the common minimum."}}
-fig, axes = figures.subplots(1, 2, size=(8.6, 4.0), sharey=True)
+fig, axes = figures.subplots(1, 2, size=(6.2, 3.6), sharey=True)
 grid = torch.linspace(-1.5, 2.0, 101, **like)
 plane = torch.stack(torch.meshgrid(grid, grid, indexing="xy"), -1)
 for ax, agree in zip(axes, (False, True), strict=True):
@@ -718,8 +772,8 @@ plt.show()
 
 # %% [markdown]
 # Two bounds were fixed before the run. DecSPS's late average must lie within $0.1$ of the minimizer, a twentieth of the
-# distance between the two minima; SPS's must lie within the same distance of its computed address, which is more than
-# three times as far from the minimizer.
+# distance between the two minima; SPS's must lie within $0.1$ of its computed address, which is more than $0.3$ from the
+# minimizer.
 
 # %% tags=["hide-input"]
 both = torch.cat([off("DecSPS", False), off("DecSPS", True)])
@@ -756,13 +810,13 @@ ledger.check(
 #
 # $$
 # \begin{aligned}
-# \eta_k&=\frac1{c_k}\min\Bigl\{\frac{\mathcal L_{S_k}(\theta_k)-m_{S_k}}{\lVert g_k\rVert^2},\,c_{k-1}\eta_{k-1}\Bigr\}\\
-# &=\frac1{c_k}\min\Bigl\{\min_{j\le k}q_j,\,c_0\eta_{\max}\Bigr\},\\
-# q_j&=\frac{\mathcal L_{S_j}(\theta_j)-m_{S_j}}{\lVert g_j\rVert^2}.
+# q_k&=\frac{\mathcal L_{S_k}(\theta_k)-m_{S_k}}{\lVert g_k\rVert^2},\\
+# \eta_k&=\frac1{c_k}\min\{q_k,\,c_{k-1}\eta_{k-1}\}\\
+# &=\frac1{c_k}\min\Bigl\{\min_{j\le k}q_j,\,c_0\eta_{\max}\Bigr\}.
 # \end{aligned}
 # $$ (eq-polyak-steps-decsps)
 #
-# The second line, by unrolling the first, is the one to remember: $c_k\eta_k$ is a *running minimum*. It also
+# The last line, by unrolling the one above it, is the one to remember: $c_k\eta_k$ is a *running minimum*. It also
 # shows that the first problem is gone: zero is a lower bound for most losses. The price of not interpolating becomes
 # $\hat\Delta_b=\mathcal L^\star-\mathbb E\,m_S\ge\Delta_b$.
 #
@@ -783,8 +837,8 @@ ledger.check(
 # The check lets the batch size, the cap and three divisors vary; what breaks it is SPS with the same divisors.
 
 
-# %%
-def record_all(problem, rule, rows, start):  # every iterate, step size and squared gradient norm
+# %% tags=["hide-input"]
+def record_all(problem, rule, rows, start):  # every iterate and step size
     steps = len(rows)
     found = ensembles.iterate(
         rule, batches(problem, rows), start, steps, range(steps + 1), watch=lambda state: state.step_size
@@ -859,59 +913,97 @@ ledger.check(
 # proof stops here.
 #
 # :::{dropdown} Proof
-# 1. *Fundamental inequality.* By {eq}`eq-polyak-steps-decsps`, $\eta_k\lVert g_k\rVert^2\le\frac1{c_k}(\mathcal L_{S_k}(\theta_k)-m_{S_k})$.
-# 2. *Expansion and convexity.* With $u_k=\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)$ and
-#    $\hat\delta_k=\mathcal L_{S_k}(\theta^\star)-m_{S_k}\ge0$,
-#    $\lVert\theta_{k+1}-\theta^\star\rVert^2\le\lVert\theta_k-\theta^\star\rVert^2-2\eta_ku_k+\frac{\eta_k}{c_k}(u_k+\hat\delta_k)$.
+# Write $e_k=\lVert\theta_k-\theta^\star\rVert$, $u_k=\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)$ and
+# $\hat\delta_k=\mathcal L_{S_k}(\theta^\star)-m_{S_k}\ge0$.
+#
+# 1. *Fundamental inequality.* By {eq}`eq-polyak-steps-decsps`, $\eta_k\lVert g_k\rVert^2\le\frac1{c_k}(u_k+\hat\delta_k)$.
+# 2. *Expansion and convexity.*
+#    $e_{k+1}^2\le e_k^2-2\eta_ku_k+\frac{\eta_k}{c_k}(u_k+\hat\delta_k)$.
 # 3. *Divide by $\eta_k$.*
-#    $(2-\frac1{c_k})u_k\le\frac{\lVert\theta_k-\theta^\star\rVert^2-\lVert\theta_{k+1}-\theta^\star\rVert^2}{\eta_k}+\frac{\hat\delta_k}{c_k}$.
+#    $(2-\frac1{c_k})u_k\le\frac1{\eta_k}(e_k^2-e_{k+1}^2)+\frac1{c_k}\hat\delta_k$.
 #    (It is tempting to replace the left side by $u_k$ at once, as $2-\frac1{c_k}\ge1$. But $u_k$ may be negative for a single batch;
 #    in expectation it is not, and step 6 does it there.)
-# 4. *Telescope.* Summing by parts, as $1/\eta_{k+1}\ge1/\eta_k$, the distances contribute at most
-#    $D^2\bigl[\frac1{\eta_0}+\sum_{k=0}^{K-2}(\frac1{\eta_{k+1}}-\frac1{\eta_k})\bigr]=\frac{D^2}{\eta_{K-1}}$.
+# 4. *Telescope.* Sum by parts. As $1/\eta_{k+1}\ge1/\eta_k$, the distances contribute at most
+#    $D^2\bigl[\frac1{\eta_0}+\sum(\frac1{\eta_{k+1}}-\frac1{\eta_k})\bigr]-\frac{e_K^2}{\eta_{K-1}}$, where $k$ runs to $K-2$. The
+#    bracket is $1/\eta_{K-1}$.
 # 5. *Lower bound on the step.* By {prf:ref}`thesis-lemma-4-2-1`, $1/\eta_{K-1}\le2c_{K-1}\tilde L$.
-# 6. *Expectation.* $\mathbb E[u_k\mid\theta_k]=\mathcal L(\theta_k)-\mathcal L^\star\ge0$ and $2-\frac1{c_k}\ge1$, so
-#    $\mathbb E[(2-\frac1{c_k})u_k]\ge\mathbb E[\mathcal L(\theta_k)-\mathcal L^\star]$, and $\mathbb E\hat\delta_k=\hat\Delta_b$. Divide
-#    by $K$ and use convexity for the mean iterate.
+# 6. *Expectation.* $\mathbb E[u_k\mid\theta_k]=\mathcal L(\theta_k)-\mathcal L^\star\ge0$ and $2-\frac1{c_k}\ge1$; also
+#    $\mathbb E\hat\delta_k=\hat\Delta_b$. So
+#
+#    $$
+#    \begin{aligned}
+#    \sum_{k<K}&\mathbb E[\mathcal L(\theta_k)-\mathcal L^\star]+\mathbb E\frac{e_K^2}{\eta_{K-1}}\\
+#    &\le2c_{K-1}\tilde L\,\mathbb ED^2+\sum_{k<K}\frac{\hat\Delta_b}{c_k} .
+#    \end{aligned}
+#    $$
+#
+#    Drop the term in $e_K$, divide by $K$ and use convexity for the mean iterate.
 # 7. *Corollary.* $c_{K-1}=\sqrt K$ and $\sum_{k<K}\frac1{\sqrt{k+1}}\le2\sqrt K$. $\square$
 # :::
 #
 # The distance $D$ is random, hence its expectation on the right. If the problem is interpolated and $m_S=\mathcal L_S^\star$,
-# constant $c_k=1$ gives the rate $1/K$. The exact expectation over all sequences of draws again; what breaks it is a
-# divisor below one.
+# constant $c_k=1$ gives the rate $1/K$. The check takes the exact expectation again, of the line displayed in step 6. It is attained by the
+# first step from $\theta^\star$; far from there and with a large divisor, so that a step hardly moves, the term in $D^2$ is nearly needed.
+
 
 # %% tags=["hide-input"]
-thm_caps = torch.tensor([0.05, 1.0, 10.0], **like)
-thm_starts = torch.stack([best, best + 1, best - torch.tensor([2.0, 0.0], **like)])
-lowered = best_batch - torch.tensor([0.0, 0.5, 1.0], **like)  # bounds m_i below the minima
+def theorem_sum(c, tilde, square, price):  # K times the right side, for K = 1, 2, ...; c (K, ...)
+    return 2 * c * tilde * square + price * (1 / c).cumsum(0)
 
 
-def theorem_slack(scale, growth, lower):
+def theorem_slack(problem, start, scale, growth, lower, first=1.0, second=1.0):
+    """Right minus left side of step 6; first and second multiply the two terms, for the control."""
     rule = optimizers.DecSPSRule(
         thm_caps[:, None],
         c0=scale,
         growth=growth,
         lower_bound=lambda k: lower[sequences[:, k, 0]][:, None, None],
     )
-    iterates, means = every_sequence(three, rule, thm_starts)
-    D = (iterates[:-1] - best).square().sum(-1).cummax(0).values.mean(1)  # mean of D^2, (K, grid)
+    star = problem.minimizer()
+    path, taken = every_sequence(problem, rule, (star + start).expand(3, 2))
+    away = (path - star).square().sum(-1)
+    square = away[:-1].cummax(0).values.mean(1)  # mean of D^2, (K, caps)
     c = scale * torch.tensor([growth(k) for k in range(length)], **like)[:, None]
-    tilde = torch.maximum(L_three, 1 / (2 * scale * growth(0) * thm_caps))
-    price_hat = three.oracle(best[None])[0] - lower.mean()
-    gap = three.oracle(means[1:])[0].mean(1) - three.oracle(best[None])[0]
-    return (2 * c * tilde * D + price_hat * (1 / c).cumsum(0)) / step_number - gap
+    tilde = torch.maximum(problem.smoothness.max(), 1 / (2 * scale * growth(0) * thm_caps))
+    price = problem.oracle(star[None])[0] - lower.mean()
+    left = mean_gaps(problem, path).cumsum(0) + (away[1:] / taken).mean(1)
+    return theorem_sum(c, tilde, first * square, second * price) - left
 
 
+thm_caps = torch.tensor([0.05, 1.0, 10.0], **like)
+lowered = best_batch - torch.tensor([0.0, 0.5, 1.0], **like)  # bounds m_i below the minima
+near, off_center = starts[0], starts[1]
+
+
+def constants(**factors):  # where the first term is nearly needed, and where the second is
+    far = theorem_slack(equal, off_center, 100.0, growths["constant"], nothing, **factors)[0]
+    at_star = theorem_slack(three, near, 1.0, root_growth, best_batch, **factors)
+    return far, at_star[0, 2:]  # the cap of 10 exceeds every quotient
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:thm-4.2.1",
-    "The exact expectation over all sequences obeys the bound, for three divisors and two lower bounds",
+    "The exact expectation over all sequences obeys the bound, also where it is attained",
     measured=torch.stack(
-        [theorem_slack(1.0, growth, lower) for growth in growths.values() for lower in (best_batch, lowered)]
+        [
+            theorem_slack(three, start, 1.0, growth, lower)
+            for start in starts[:3]
+            for growth in growths.values()
+            for lower in (best_batch, lowered)
+        ]
+        + [theorem_slack(equal, off_center, 100.0, growths["constant"], nothing)]
     ),
-    criterion=inequality("bound − 𝔼[L(θ̄_K) − L⋆]", size=10.0),
+    criterion=inequality("right minus left side of step 6", size=10.0),
     control=control(
-        "the constant divisor 1/100, cap 10, last step",
-        theorem_slack(0.01, growths["constant"], best_batch)[-1, 2],
+        "first or second term a twentieth smaller where it is needed; a divisor of 1/100",
+        torch.cat(
+            [
+                constants(first=0.95)[0],
+                constants(second=0.95)[1],
+                theorem_slack(three, near, 0.01, growths["constant"], best_batch)[-1, 2:],
+            ]
+        ),
     ),
     expected="holds",
     show="card",
@@ -929,6 +1021,12 @@ long_steps, long_runs = (
 long_draws = torch.randint(2, (long_steps, long_runs), generator=run.generator("long"))
 five = torch.tensor([5.0], **like)
 theta_star, L_five, mu_five = 2 / 3, 5.0, 1.0
+
+
+def rate(tilde, square, price, steps):  # right side of the corollary
+    return (2 * tilde * square + 2 * price) / torch.as_tensor(steps, **like).sqrt()
+
+
 long_rules = {"DecSPS": optimizers.DecSPSRule(cap=0.1), "SPS": optimizers.SPSRule(cap=0.1, c=root_growth)}
 marks = ensembles.log_spaced(long_steps, per_decade=10)[1:]
 gaps, reached = {}, {}
@@ -946,7 +1044,7 @@ for name, rule in long_rules.items():
 loss_at_star = torch.tensor([5 / 2 * (1 / 3) ** 2, 1 / 2 * (5 / 3) ** 2], **like)
 price_mean, price_max = loss_at_star.mean(), loss_at_star.max()
 # no iterate leaves the interval from -1 to the start, so D is at most its distance 5/3
-rate_bound = (2 * L_five * (5 / 3) ** 2 + 2 * price_mean) / torch.tensor(marks, **like).sqrt()
+rate_bound = rate(L_five, (5 / 3) ** 2, price_mean, marks)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**DecSPS stays below its bound and falls faster; SPS crosses it.** Gap of the mean iterate for two parabolas of curvature ratio 5, mean over seeds with 95 % band. Black: the bound of the corollary. What breaks it: SPS with the same divisor and cap (dashed) keeps the gap of its wrong point.", "name": "fig-polyak-steps-rate"}, "image": {"alt": "Log-log plot of gap against the number of steps. A blue curve with a band falls steadily below a black line; a dashed line turns flat and crosses the black line from below."}}
 fig, ax = figures.subplots()
@@ -970,12 +1068,29 @@ figures.numbers(
     "fig-polyak-steps-rate",
     {"steps": marks, "decsps": gaps["DecSPS"].mean(1), "sps": gaps["SPS"].mean(1), "bound": rate_bound},
 )
+root_count = torch.arange(1, 1_000_001, **like)
+
+
+def over_theorem(share=1.0):  # corollary over theorem, minus 1, for each term alone and for both; (K, 3)
+    squares, prices = torch.tensor([25 / 9, 0.0, 25 / 9], **like), torch.tensor([0.0, 1.0, 1.0], **like)
+    by_theorem = theorem_sum(root_count.sqrt()[:, None], L_five, squares, price_mean * prices)
+    by_corollary = root_count[:, None] * rate(L_five, squares, price_mean * prices, root_count[:, None])
+    return share * by_corollary / by_theorem - 1
+
+
+def below(gap, bound):  # 1 - upper end of the interval of the mean gap, over the bound
+    return (1 - statistics.mean_interval(gap, 0.999).high / bound).reshape(1)
+
+
 ledger.check(
     "thesis:cor-4.2.1",
-    "After the long run the gap is below the bound of order 1/√K",
-    measured=gaps["DecSPS"][-1] / rate_bound[-1],
-    criterion=confident("(L(θ̄_K) − L⋆)/bound", at_most=1.0),
-    control=control("SPS with the same divisor and cap", gaps["SPS"][-1] / rate_bound[-1]),
+    "The bound of order 1/√K is never below the theorem's, and the gap of the long run is below it",
+    measured=torch.cat([over_theorem().flatten(), below(gaps["DecSPS"][-1], rate_bound[-1])]),
+    criterion=inequality("corollary/theorem − 1 up to K = 10⁶; 1 − (L(θ̄_K) − L⋆)/bound"),
+    control=control(
+        "a bound one per cent lower, K = 10⁶; SPS with the same divisor and cap",
+        torch.cat([over_theorem(0.99)[-1], 1 - gaps["SPS"][-1] / rate_bound[-1]]),
+    ),
     expected="holds",
     needs="book",
 )
@@ -1115,64 +1230,82 @@ ledger.check(
 #    So it is at most the larger of the two; induct. (The same with $\le$ in the recursion.)
 # 2. *One step.* Expansion and the fundamental inequality as in the proof of {prf:ref}`thesis-thm-4-2-1`, and strong
 #    convexity of $\mathcal L_{S_k}$ at $\theta_k$, give with $h_k=\mathcal L_{S_k}(\theta_k)-m_{S_k}\ge0$
-#    $$\lVert\theta_{k+1}-\theta^\star\rVert^2\le(1-\mu\eta_k)\lVert\theta_k-\theta^\star\rVert^2-\bigl(2-\tfrac1{c_k}\bigr)\eta_kh_k+2\eta_k\hat\delta_k .$$
+#
+#    $$
+#    \begin{aligned}
+#    e_{k+1}^2\le{}&(1-\mu\eta_k)e_k^2\\
+#    &-\bigl(2-\tfrac1{c_k}\bigr)\eta_kh_k+2\eta_k\hat\delta_k .
+#    \end{aligned}
+#    $$
+#
 # 3. *Drop the middle term*, which is not positive as $c_k\ge1$, and use $\hat\delta_k\le\hat\Delta_{\max}$.
 # 4. *Both sides of the step.* $c_0=1$, so by {prf:ref}`thesis-lemma-4-2-1`
 #    $\min\{\frac1{2L},\eta_{\max}\}\le\sqrt{k+1}\,\eta_k\le\eta_{\max}$. With $a=\min\{\frac\mu{2L},\mu\eta_{\max}\}$ and
 #    $b=2\eta_{\max}\hat\Delta_{\max}$ the squared distance obeys the lemma's recursion with $\le$, and
 #    $a\le\frac12$ because $\mu\le L$. $\square$
+# 5. *A smaller ball.* Step 4 bounds the same $\eta_k$ from below in one place and from above in the other. Keep it as it is: if
+#    $\mu\eta_k\le1$, steps 2 and 3 make $e_{k+1}^2$ at most a weighted mean of $e_k^2$ and $2\hat\Delta_{\max}/\mu$, else at most
+#    $2\eta_{\max}\hat\Delta_{\max}$. So $B$ may be replaced by
+#    $B'=2\hat\Delta_{\max}\max\{\frac1\mu,\eta_{\max}\}$. If $m_S=\mathcal L_S^\star$, then $\eta_k\le1/2\mu$ unless $g_k=0$, and $2\hat\Delta_{\max}/\mu$ will do.
 # :::
 #
 # The proposition speaks of *every* sequence, so the check lets an adversary choose: at each step it takes the sample that
-# leads farthest away. For round parabolas of one curvature and the cap $1/2L$ the bound even is attained in the limit: the
-# adversary draws the farthest minimum for ever.
+# leads farthest away. It tests the smaller ball of step 5, which does not contain $L$: $B$ itself is not attained once
+# $\eta_{\max}>1/2L$. With $B'$ the ball is, in the limit, by round parabolas: the adversary draws the farthest minimum for ever.
+# (Its second branch, for caps above $1/\mu$ with a bound that is too low, we only know to be right within a factor of about two.)
 
 
 # %%
-def adversary(problem, cap, theta, steps):  # largest squared distance that a greedy adversary reaches
-    star, everyone = problem.minimizer(), torch.arange(len(problem.centers))[:, None]
+# largest squared distance that a greedy adversary reaches
+def adversary(problem, cap, theta, steps):
+    star, n = problem.minimizer(), len(problem.centers)
+    everyone = torch.arange(n)[:, None]
     far, smallest = (theta - star).square().sum(), cap
     for k in range(steps):
-        loss, gradient = problem.oracle(theta.expand(len(everyone), 1, -1), everyone)
-        low = torch.minimum(loss[:, 0] / gradient[:, 0].square().sum(-1), smallest)
-        options = theta - low[:, None] / root_growth(k) * gradient[:, 0]
+        loss, gradient = problem.oracle(theta.expand(n, 1, -1), everyone)
+        loss, gradient = loss[:, 0], gradient[:, 0]
+        low = torch.minimum(loss / gradient.square().sum(-1), smallest)
+        options = theta - low[:, None] / root_growth(k) * gradient
         chosen = (options - star).square().sum(-1).argmax()
         theta, smallest = options[chosen], low[chosen]
         far = torch.maximum(far, (theta - star).square().sum())
     return far
 
 
-def guaranteed(problem, cap, theta, price="max"):
-    star, everyone = problem.minimizer(), torch.arange(len(problem.centers))[:, None]
-    at_star = problem.oracle(star.expand(len(everyone), 1, -1), everyone)[0][:, 0]  # lower bound zero
-    worst = at_star.max() if price == "max" else at_star.mean()
-    mu, L = problem.strong_convexity.min(), problem.smoothness.max()
-    balance = 2 * cap * worst / torch.minimum(mu / (2 * L), mu * cap)
-    return torch.maximum((theta - star).square().sum(), balance)
+# squared radius with B' in the place of B; the lower bound is zero
+def guaranteed(problem, cap, theta, share=1.0):
+    star, n = problem.minimizer(), len(problem.centers)
+    at_star = problem.oracle(star.expand(n, 1, -1), torch.arange(n)[:, None])
+    worst = at_star[0].max()
+    balance = 2 * worst * max(1 / problem.strong_convexity.min(), cap)
+    return share * torch.maximum((theta - star).square().sum(), balance)
 
 
 # %% tags=["hide-input"]
 round_ones = QuadraticSum(
-    torch.eye(2, **like).expand(4, 2, 2), torch.tensor([[3, 0], [-1, 1], [-1, -1], [0, 0]], **like)
+    2 * torch.eye(2, **like).expand(4, 2, 2), torch.tensor([[3, 0], [-1, 1], [-1, -1], [0, 0]], **like)
 )
+floors = (torch.zeros(4, **like), torch.ones(4, **like))  # the bound zero is exact, or one too low
 cases = [
-    (random_quadratics(f"adversary {i}", 4, 2), torch.tensor(cap, **like))
-    for i in range(run.pick(smoke=1, book=4, paper=10))
+    (replace(random_quadratics(f"adversary {i}", 4, 2), floors=floors[i % 2]), torch.tensor(cap, **like), 0.5)
+    for i in range(run.pick(smoke=2, book=4, paper=10))
     for cap in (0.1, 1.0, 10.0)
 ]
-greedy_steps = run.pick(smoke=50, book=400, paper=4000)
-realized = torch.stack([adversary(q, cap, q.minimizer() + 0.5, greedy_steps) for q, cap in cases])
-allowed = torch.stack([guaranteed(q, cap, q.minimizer() + 0.5) for q, cap in cases])
-half, near_star = torch.tensor(0.5, **like), round_ones.minimizer() + 0.1
-tight = adversary(round_ones, half, near_star, greedy_steps)
+lone = QuadraticSum(torch.eye(2, **like)[None], torch.zeros(1, 2, **like), torch.ones(1, **like))
+cases.append((lone, torch.tensor(10.0, **like), 0.23))  # a first step far too long, by the low bound
+cases += [(round_ones, torch.tensor(cap, **like), 0.1) for cap in (0.2, 0.25, 0.5)]  # 1/2L = 0.25, 1/μ = 0.5
+greedy_steps = run.pick(smoke=100, book=400, paper=4000)
+realized = torch.stack([adversary(q, cap, q.minimizer() + shift, greedy_steps) for q, cap, shift in cases])
+allowed = torch.stack([guaranteed(q, cap, q.minimizer() + shift) for q, cap, shift in cases])
+tight = realized[-3:]
 ledger.check(
     "thesis:prop-4.2.1",
-    "No adversary leaves the guaranteed ball",
-    measured=torch.cat([1 - realized / allowed, (1 - tight / guaranteed(round_ones, half, near_star))[None]]),
-    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/D²_max"),
+    "No adversary leaves the guaranteed ball, nor the smaller one",
+    measured=1 - realized / allowed,
+    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/squared radius, with B′ in the place of B"),
     control=control(
-        "the mean price in place of the maximum, round parabolas",
-        1 - tight / guaranteed(round_ones, half, near_star, price="mean"),
+        "a squared radius one per cent smaller, round parabolas",
+        1 - tight / torch.stack([guaranteed(q, cap, q.minimizer(), 0.99) for q, cap, _ in cases[-3:]]),
     ),
     expected="holds",
     show="card",
@@ -1204,7 +1337,7 @@ ledger.check(
     expected="holds",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Guaranteed and realized.** Top: the sequences of the lemma (solid) never pass the larger of start and $b/a$ (dotted); what breaks it: $a=3$ (dashed) overshoots. Bottom: squared distance that a greedy adversary reaches, over the guaranteed one, for random problems; the last bar is the case where the bound is attained in the limit.", "name": "fig-polyak-steps-bounded"}, "image": {"alt": "Top: curves against the step number that fall or rise towards dotted horizontal lines, and a dashed curve that swings above its start. Bottom: bars on a log scale, all below one, the last one reaching one."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Neither the recursion nor an adversary passes its bound, and both attain it.** Top: the sequences of the lemma (solid) never pass the larger of start and $b/a$ (dotted); what breaks it: $a=3$ (dashed) overshoots. Bottom: squared distance that a greedy adversary reaches, over the squared radius with $B'$, for random problems and three caps each; the last three bars are round parabolas.", "name": "fig-polyak-steps-bounded"}, "image": {"alt": "Top: curves against the step number that fall or rise towards dotted horizontal lines, and a dashed curve that swings above its start. Bottom: bars on a log scale, all below one, the last three reaching one."}}
 fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 6.0))
 for start_index, a_index in ((0, 0), (2, 1), (1, 3)):
     (line,) = top.plot(
@@ -1214,10 +1347,10 @@ for start_index, a_index in ((0, 0), (2, 1), (1, 3)):
 figures.line_control(top, range(201), too_fast[:, 1], label="$a=3$")
 top.set(xlabel="step $k$", ylabel="$z_k$", xscale="symlog", xlim=(0, 200))
 top.legend(fontsize=8, ncol=2)
-shares = torch.cat([realized / allowed, (tight / guaranteed(round_ones, half, near_star))[None]])
-bottom.bar(range(1, len(shares) + 1), shares, color=["#0072B2"] * len(realized) + ["#D55E00"])
+bars = ["#0072B2"] * (len(cases) - 3) + ["#D55E00"] * 3
+bottom.bar(range(1, len(cases) + 1), realized / allowed, color=bars)
 bottom.axhline(1, color="black", ls=":")
-bottom.set(yscale="log", xlabel="problem and cap", ylabel="realized / $D_{\\max}^2$")
+bottom.set(yscale="log", xlabel="problem and cap", ylabel="realized / guaranteed")
 plt.show()
 
 # %% [markdown]
@@ -1236,20 +1369,17 @@ plt.show()
 # {numref}`fig-polyak-steps-rate` falls faster than the bound.
 # :::
 #
-# **Plain stochastic descent has to be tuned first.** With $\eta_k=\eta/\sqrt{k+1}$ and $\eta$ ten times too large, the first
+# **Plain stochastic descent has to be tuned first.** With $\eta_k=\eta/\sqrt{k+1}$ and $\eta$ far too large, the first
 # hundreds of steps multiply the distance until it overflows. DecSPS with an absurd cap stays in its ball. All its caps below are
-# tried on the parabolas of ratio five, and every record must lie inside.
+# tried on the parabolas of ratio five, where the lower bound zero is exact and the ball is the same for every cap. Every
+# record must lie inside; one of the runs draws the flat parabola for ever and fills the ball. That run makes $D$ equal to its
+# bound in the theorem, too.
 
 # %% tags=["hide-input"]
 wild_caps = torch.tensor([0.1, 1.0, 10.0, 1e4], **like)
-wild_draws = long_draws[: run.pick(smoke=200, book=1000, paper=1000), :20]
-balance = (
-    2
-    * wild_caps
-    * price_max
-    / torch.minimum(torch.tensor(mu_five / (2 * L_five), **like), mu_five * wild_caps)
-)
-ball = torch.maximum(torch.tensor(1.0, **like), balance)
+wild_draws = long_draws[: run.pick(smoke=1000, book=1000, paper=1000), :20].clone()
+wild_draws[:, -1] = 1  # one run that draws the flat parabola for ever
+ball = torch.maximum(torch.tensor(1.0, **like), 2 * price_max / mu_five)
 
 
 def farthest(rule, count):  # largest squared distance over the run, (runs, grid)
@@ -1260,35 +1390,41 @@ def farthest(rule, count):  # largest squared distance over the run, (runs, grid
     return (path - theta_star).square().amax(0)
 
 
-five_slope = (
-    2
-    * L_five
-    * guaranteed(  # D_max for cap 0.1: attained at ratio five
-        QuadraticSum(torch.tensor([[[5.0]], [[1.0]]], **like), centers[:, None]),
-        torch.tensor(0.1, **like),
-        torch.tensor([theta_star + 1], **like),
-    )
-    + 2 * price_mean
-) / math.sqrt(long_steps)
-ledger.check(
-    "thesis:thm-4.2.2",
-    "After the long run the gap is below the bound with the guaranteed distance",
-    measured=gaps["DecSPS"][-1] / five_slope,
-    criterion=confident("(L(θ̄_K) − L⋆)/bound with D_max", at_most=1.0),
-    control=control("SPS with the same divisor and cap", gaps["SPS"][-1] / five_slope),
-    expected="holds",
-    needs="book",
-)
+wild = farthest(optimizers.DecSPSRule(wild_caps[:, None]), 4)
 ledger.check(
     "thesis:remark-4.2.4",
     "DecSPS stays in its ball for every cap",
-    measured=1 - farthest(optimizers.DecSPSRule(wild_caps[:, None]), 4) / ball,
-    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/D²_max"),
+    measured=1 - wild / ball,
+    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/squared radius"),
     control=control(
-        "stochastic gradient descent with η = 10 and the ball of that cap",
-        1 - farthest(optimizers.GradientDescent(lambda k: 10.0 / root_growth(k)), 1) / ball[2],
+        "stochastic gradient descent with η = 10; a squared radius one fiftieth smaller",
+        torch.cat(
+            [
+                1 - farthest(optimizers.GradientDescent(lambda k: 10.0 / root_growth(k)), 1)[:, 0] / ball,
+                1 - wild[-1] / (0.98 * ball),
+            ]
+        ),
     ),
     expected="holds",
+)
+filled = rate(L_five, wild[-1], price_mean, long_steps)  # the corollary with D of the run that fills the ball
+guarantee = rate(L_five, ball, price_mean, long_steps)
+ledger.check(
+    "thesis:thm-4.2.2",
+    "With the guaranteed distance the bound exceeds the corollary's; the long run's gap is below it",
+    measured=torch.cat([guarantee / filled - 1, below(gaps["DecSPS"][-1], guarantee)]),
+    criterion=inequality("bound with D_max/bound with D − 1; 1 − (L(θ̄_K) − L⋆)/bound with D_max"),
+    control=control(
+        "a squared radius one fiftieth smaller; SPS with the same divisor and cap",
+        torch.cat(
+            [
+                rate(L_five, 0.98 * ball, price_mean, long_steps) / filled - 1,
+                1 - gaps["SPS"][-1] / guarantee,
+            ]
+        ),
+    ),
+    expected="holds",
+    needs="book",
 )
 
 # %% [markdown]
@@ -1389,10 +1525,13 @@ if run.scale != "smoke":  # 200 steps are too few to tell the two sets apart
 
 # %% [markdown]
 # The true files cannot be shipped. They were run once by
-# `python -m learning_dynamics.step_size_comparison --files FOLDER`, the same code with 20 seeds; the curves are kept.
+# `python -m learning_dynamics.step_size_comparison --files FOLDER`, the same code with 20 seeds; the curves are kept. So
+# {numref}`fig-polyak-steps-true`, {numref}`fig-polyak-steps-step-sizes` and the rows and the table on the true files carry **no recomputed slice**:
+# the set that scikit-learn calls breast cancer has other inputs than LIBSVM's, and a1a does not ship at all. What is
+# recomputed is the same code on the two sets above.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The start decides the ranking.** The true LIBSVM files, 20 seeds, geometric mean with 95 % interval, kept results. From zero (left) untuned DecSPS ends close to the tuned rivals. From the far start (right) it is far behind on a1a, and ahead of AdaGrad-Norm, Adam and AMSGrad on breast cancer. What breaks it is a small ridge together with a far start.", "name": "fig-polyak-steps-true"}, "image": {"alt": "Four log-log panels. Left: five bunched curves on each set. Upper right: the blue DecSPS curve stays far above the others. Lower right: it lies with SGD below the other three."}}
-fig, axes = figures.subplots(2, 2, size=(8.6, 6.6), sharey="row", sharex=True)
+fig, axes = figures.subplots(2, 2, size=(6.4, 6.0), sharey="row", sharex=True)
 for (name, start), ax in zip(true_files, axes.flat, strict=True):
     draw_gaps(ax, true_files[name, start])
     ax.set_title(f"{name}, {start}")
@@ -1522,7 +1661,7 @@ ledger.check(
 figures.comparison(
     [
         (
-            f"Figure {figure}: {name}, mean ratio of DecSPS's gap to tuned {named[method]}'s, from {start}",
+            f"{name}, {named[method]}, {start} (figure {figure})",
             "about 1" if method == "sgd" else "below 1",
             np.asarray(shares(name, start, method).mean()),
             bool(shares(name, start, method).mean() < (2 if method == "sgd" else 1)),
@@ -1535,7 +1674,8 @@ figures.comparison(
         )
         for start in ("zero", "far")
     ],
-    criterion="mean ratio over 20 seeds below 2 for SGD, below 1 for the others (intervals in the rows above)",
+    criterion="mean ratio of DecSPS's gap to the tuned rival's over 20 seeds: below 2 for SGD, below 1 for the others "
+    "(intervals in the rows above)",
     run=run,
     name="rivals",
 )
@@ -1548,7 +1688,7 @@ figures.comparison(
 # $1/\rho=100$. The running minimum $Q$ ends below one in the mean, and the best step of SGD is more than three times larger. $Q$ is a safe
 # estimate of $1/2L$ for the *worst* batch, not the step that is best on the average.
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**After its minimum has settled, DecSPS falls like every other schedule.** Step sizes from zero on the true files, mean with 95 % interval. On a1a the running minimum is still being lowered after 3,000 steps; on breast cancer the DecSPS line is straight from the first step on, with slope $-1/2$. What breaks the rule is Adam (dotted, median over the coordinates), whose steps do not follow the schedule.", "name": "fig-polyak-steps-step-sizes"}, "image": {"alt": "Two stacked log-log panels of step size against step number. DecSPS, SGD and AdaGrad-Norm fall along nearly parallel lines; a dotted line for Adam does not follow them."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**After its minimum has settled, DecSPS falls like every other schedule.** Step sizes from zero on the true files, mean with 95 % interval. Kept results. On a1a the running minimum is still being lowered after 3,000 steps; on breast cancer the DecSPS line is straight from the first step on, with slope $-1/2$. What breaks the rule is Adam (dotted, median over the coordinates), whose steps do not follow the schedule.", "name": "fig-polyak-steps-step-sizes"}, "image": {"alt": "Two stacked log-log panels of step size against step number. DecSPS, SGD and AdaGrad-Norm fall along nearly parallel lines; a dotted line for Adam does not follow them."}}
 fig, axes = figures.subplots(2, 1, size=(6.0, 6.0))
 for ax, name in zip(axes, ("a1a", "breast-cancer"), strict=True):
     arrays = true_files[name, "zero"]
@@ -1660,7 +1800,7 @@ ledger.check(
 #
 # :::{solution} ex-polyak-steps-by-hand
 # :class: dropdown
-# The mean step is $h_k(\theta-p+(1-p))$, so SPS settles at $2p-1$, the mean of the two minima. The minimizer solves
+# The mean step is $w_k(\theta-p+(1-p))$, so SPS settles at $2p-1$, the mean of the two minima. The minimizer solves
 # $pa_1(\theta-1)+(1-p)a_2(\theta+1)=0$: $\theta^\star=\frac{pa_1-(1-p)a_2}{pa_1+(1-p)a_2}$. They agree for $a_1=a_2$, and only then if $0<p<1$.
 # :::
 #
@@ -1735,12 +1875,13 @@ assert stuck.watched.item() == 0 and abs(stuck.last.item() - 1 / 3) > 0.3
 # ## What to remember
 #
 # 1. Loss above its minimum over squared gradient is an inverse curvature, never below $1/2L$. As a step it needs no constant.
-# 2. If one point is best for all samples, SPS converges like tuned gradient descent. If not, it divides the curvature
-#    away and settles where the mean Polyak step vanishes, which can be computed.
-# 3. DecSPS keeps the smallest quotient. The step then never rises, the telescope works, and the gap falls like $1/\sqrt K$ without any constant.
+# 2. If one point is best for all samples, SPS converges like gradient descent with a step of order $1/L$. If not, it divides
+#    the curvature away and, with a decreasing step, settles where the mean Polyak step vanishes, which can be computed.
+# 3. DecSPS keeps the smallest quotient. The step then never rises, the telescope works, and as long as the iterates stay bounded
+#    the gap falls like $1/\sqrt K$. No constant of the problem is needed.
 # 4. For strongly convex losses its iterates stay in a known ball, whatever the order of the batches.
-# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. From a good start that is
-#    nearly as good as tuning; from a bad one a tuned step can be ten times ahead.
+# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. From zero that came close to tuning on
+#    breast cancer, not on the digits; from a far start a tuned step was more than ten times ahead on a1a.
 #
 # **Further reading.** {cite}`polyak1987introduction` has the deterministic step. {cite}`loizou2021stochastic` and
 # {cite}`orvieto2022dynamics` are the papers behind this chapter, {cite}`jiang2023adaptive` a successor. The next chapter,
@@ -1798,5 +1939,5 @@ ledger.check(
     claim="experiment",
 )
 
-# %%
+# %% tags=["remove-input"]
 ledger.table()

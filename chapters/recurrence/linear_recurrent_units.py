@@ -52,6 +52,7 @@ from learning_dynamics import (
     results,
     runs,
     sequence_ladder,
+    sequence_tasks,
     statistics,
 )
 from learning_dynamics.ledger import (
@@ -233,7 +234,10 @@ assert torch.allclose(token_output, output[:, -1], atol=1e-4)
 # Let $A=P\Lambda P^{-1}$ and $\phi(x)=x$. With $\bar B=P^{-1}B$ and $\bar C=CP$, the layer
 #
 # $$
-# \bar x_j=\Lambda\bar x_{j-1}+\bar Bu_j,\qquad y_j=\mathrm{Re}(\bar C\bar x_j)+Du_j
+# \begin{aligned}
+# \bar x_j&=\Lambda\bar x_{j-1}+\bar Bu_j,\\
+# y_j&=\mathrm{Re}(\bar C\bar x_j)+Du_j
+# \end{aligned}
 # $$
 #
 # has the outputs of {eq}`eq-lru-rnn` for every input sequence, and $\bar x_j=P^{-1}x_j$.
@@ -318,8 +322,10 @@ ledger.check(
 # $k=100$,
 #
 # $$
-# \mathcal L(\theta)=\tfrac12\bigl|\lambda(\theta)^{k}-\lambda_\star^{k}\bigr|^2 ,\qquad
-# \lambda_\star=e^{-\nu_\star+i\vartheta_\star} .
+# \begin{aligned}
+# \mathcal L(\theta)&=\tfrac12\bigl|\lambda(\theta)^{k}-\lambda_\star^{k}\bigr|^2 ,\\
+# \lambda_\star&=e^{-\nu_\star+i\vartheta_\star} .
+# \end{aligned}
 # $$ (eq-lru-power)
 #
 # Two *charts* give $\lambda$ from two real numbers $\theta$: Cartesian, $\lambda=\theta_1+i\theta_2$, and polar,
@@ -333,7 +339,10 @@ ledger.check(
 # At $\lambda=\lambda_\star$ the Hessian of {eq}`eq-lru-power` is a multiple of the identity in either chart,
 #
 # $$
-# k^2|\lambda_\star|^{2(k-1)}\,I\ \text{ (Cartesian)},\qquad k^2|\lambda_\star|^{2k}\,I\ \text{ (polar)},
+# \begin{aligned}
+# &k^2|\lambda_\star|^{2(k-1)}\,I&&\text{(Cartesian)},\\
+# &k^2|\lambda_\star|^{2k}\,I&&\text{(polar)},
+# \end{aligned}
 # $$
 #
 # whatever the angle. Gradient descent in the Cartesian chart, and any method that uses gradients only in the polar
@@ -564,6 +573,8 @@ flat = [np.mean(from_uniform(each)) for each in symmetric_spectra.values()]
 ax.loglog(widths, [np.mean(d) for d in distances.values()], "o-", color=blue, **every)
 figures.line_control(ax, np.array(widths), np.array(flat), label="symmetric")
 ax.set(xlabel="$N$", ylabel="distance from uniform", ylim=(1e-2, 1))
+ax.set_xticks(widths, widths, minor=False)
+ax.minorticks_off()
 ax.legend(fontsize=7, loc="lower left")
 plt.show()
 
@@ -614,7 +625,10 @@ ledger.check(
 # $(0,1)$, and $0\le r_{\min}\le r_{\max}\le1$. With
 #
 # $$
-# \nu=-\tfrac12\log\bigl(a(r_{\max}^2-r_{\min}^2)+r_{\min}^2\bigr),\qquad\vartheta=2\pi b ,
+# \begin{aligned}
+# \nu&=-\tfrac12\log\bigl(a(r_{\max}^2-r_{\min}^2)+r_{\min}^2\bigr),\\
+# \vartheta&=2\pi b ,
+# \end{aligned}
 # $$ (eq-lru-ring)
 #
 # $\lambda=e^{-\nu+i\vartheta}$ is uniform on the ring $r_{\min}\le|z|\le r_{\max}$.
@@ -704,7 +718,7 @@ ledger.check(
 # in time is allowed). Then, as $j\to\infty$,
 #
 # $$
-# \mathbb E|x_j|^2\;\to\;\frac{1}{r_{\max}^2-r_{\min}^2}\,\log\frac{1-r_{\min}^2}{1-r_{\max}^2}\;\mathbb E|b|^2 .
+# \mathbb E|x_j|^2\to\frac{\mathbb E|b|^2}{r_{\max}^2-r_{\min}^2}\,\log\frac{1-r_{\min}^2}{1-r_{\max}^2} .
 # $$
 #
 # For white input (mean zero, uncorrelated in time) the same holds with phases from any law. As the
@@ -1086,8 +1100,9 @@ ledger.out_of_reach(
     "thesis:fig-45",
     "PathX is solved with γ and small phases only",
     needs="29 A100 hours a run and the PathX set",
-    command="python -m learning_dynamics.sequence_ladder --task file --data pathx.npz --part final "
-    "--width 128 --states 256 --depth 6 --steps 250000 --seeds 1 --device cuda",
+    command="python -m learning_dynamics.sequence_ladder --task file --data PATHX.npz --part phases "
+    "--width 128 --states 256 --depth 6 --steps 250000 --bidirectional --seeds 1 --device cuda "
+    "--checkpoints FOLDER --minutes 6",
     stand_in="thesis:claim-small-phase",
 )
 
@@ -1184,8 +1199,8 @@ ledger.check(
 #
 # :::{dropdown} Proof
 # 1. $(a,b)$ stands for the map $x\mapsto ax+b$, and $\odot$ for "first the left, then the right"; maps compose
-#    associatively. In full: $((a,b)\odot(a',b'))\odot(a'',b'')=(a''a'a,\ a''a'b+a''b'+b'')$, and the other bracketing
-#    gives the same.
+#    associatively. In full, $((a,b)\odot(a',b'))\odot(a'',b'')$ has the entries $a''a'a$ and $a''a'b+a''b'+b''$, and
+#    the other bracketing gives the same.
 # 2. Let position $j$ hold $(a_j,b_j)$. In round $s=0,1,\dots$ position $j$ replaces its pair by that of position
 #    $j-2^s$ composed with its own. After round $s$ it holds the composition of the last $2^{s+1}$ pairs up to $j$, or of
 #    all of them. After $\lceil\log_2T\rceil$ rounds that is all, and the second entry is $x_j$. $\square$
@@ -1394,7 +1409,10 @@ ledger.out_of_reach(
 # that is sampled with a time step $\Delta$. If the input is held constant between samples, sampling is exact:
 #
 # $$
-# \lambda=e^{\Delta\tilde a},\qquad g=\frac{e^{\Delta\tilde a}-1}{\tilde a},\qquad x_j=\lambda\odot x_{j-1}+g\odot\tilde Bu_j
+# \begin{aligned}
+# \lambda&=e^{\Delta\tilde a},\qquad g=\frac{e^{\Delta\tilde a}-1}{\tilde a},\\
+# x_j&=\lambda\odot x_{j-1}+g\odot\tilde Bu_j
+# \end{aligned}
 # $$ (eq-lru-zoh)
 #
 # (*zero-order hold*). Two starts are common: S4D-Lin, $\tilde a_n=-\frac12+i\pi n$, and S4D-Inv,
@@ -1547,7 +1565,7 @@ ledger.check(
 #
 # Now all steps on real data, one at a time. The network is the source's, made small: an encoder, two blocks, each with
 # batch norm, a recurrence, a gated linear unit and a skip connection, then the mean over time and a decoder. Only the
-# recurrence changes.
+# recurrence changes. Digits are trained for 600 steps, lists for 2,000, appliances for 200.
 #
 # | rung | recurrence | what is new |
 # |---|---|---|
@@ -1561,7 +1579,7 @@ ledger.check(
 # | s4d-lin | diagonal, {eq}`eq-lru-zoh` | for comparison |
 #
 # Three tasks: images of digits read pixel by pixel ($T=196$); nested list operations to be evaluated, generated
-# (20 to 100 tokens); and the power that an appliance draws during an hour, from which its kind is to be told ($T=365$, 70
+# (10 to 50 tokens); and the power that an appliance draws during an hour, from which its kind is to be told ($T=365$, 70
 # training series) {cite}`gisler2013appliance`. Each rung gets the better of two learning rates, chosen on held-out
 # training data with a seed of its own; then all its seeds are run with that rate, five on the first two tasks and
 # three on the last.
@@ -1580,7 +1598,7 @@ def final(task, rung):  # (seeds,), percent
     return 100 * torch.tensor(kept_rung(task, rung))[:, -1]
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On digits the large steps are from dense to diagonal and from the disk to the ring; the normalizer adds nothing there.** Test accuracy on three tasks, mean over seeds with 95% intervals (kept results, one CPU thread). On list operations no rung gets a quarter right in the few steps that we can afford; on appliances only the linear dense network stands out, by failing. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-ladder"}, "image": {"alt": "Three panels with nine points each and error bars, one for each rung from relu to the linear recurrent unit and S4D."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Going diagonal pays on digits and on lists; the start near the circle pays on digits and costs on lists.** Test accuracy on three tasks, mean over seeds with 95% intervals (kept results, one CPU thread). The normalizer adds nothing on digits and wins back a part on lists; on appliances only the linear dense network stands out, by failing. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-ladder"}, "image": {"alt": "Three panels with nine points each and error bars, one for each rung from relu to the linear recurrent unit and S4D."}}
 fig, axes = figures.subplots(3, 1, size=(6.4, 7.2), sharex=True)
 for ax, (task, title) in zip(axes, tasks.items(), strict=True):
     spans = [statistics.mean_interval(final(task, rung), 0.95) for rung in rungs]
@@ -1589,7 +1607,7 @@ for ax, (task, title) in zip(axes, tasks.items(), strict=True):
     ax.errorbar(range(len(rungs)), centre, yerr=bars, fmt="o", color=blue, capsize=3, **every)
     figures.line_control(ax, np.array([-0.4, len(rungs) - 0.6]), np.array([10.0, 10.0]), label="guessing")
     ax.set(ylabel="accuracy (%)", title=title, ylim=(0, 100))
-assert max(float(final("listops", rung).max()) for rung in rungs) < 25
+assert all(float(final(task, rung).min()) > 25 for task in ("pixel-mnist", "listops") for rung in rungs)
 axes[0].legend(fontsize=8, loc="lower right")
 axes[-1].set_xticks(range(len(rungs)), rungs, rotation=40, ha="right")
 plt.show()
@@ -1611,7 +1629,8 @@ figures.numbers(
 
 # %% [markdown]
 # The source's own ladder, on the Long Range Arena with six blocks, takes one to thirty hours a run on an A100, and its data
-# cannot be had here. Its numbers stand beside ours for the direction of each step, not for the size.
+# cannot be had here. Its numbers, from colour images and from longer lists, stand beside ours for the direction of each
+# step, not for the size.
 
 
 # %% tags=["hide-input"]
@@ -1619,26 +1638,36 @@ def step_up(task, before, after):  # points gained, paired over seeds
     return final(task, after) - final(task, before)
 
 
-def spread(gained):  # mean and two standard errors
-    half = 2 * float(gained.std()) / math.sqrt(len(gained))
-    return float(gained.mean()) - half, float(gained.mean()) + half
+def spread(gained):
+    span = statistics.mean_interval(gained, 0.95)
+    return round(span.low, 1), round(span.high, 1)
 
 
-beside = (
-    ("linear over tanh", "tanh", "linear", "+2.3 (sCIFAR), +6.5 (ListOps)"),
-    ("cartesian over linear", "linear", "cartesian", "+14.3 (sCIFAR), +8.4 (ListOps)"),
-    ("exponential over cartesian", "cartesian", "exponential", "−1.1 (sCIFAR), +1.7 (ListOps)"),
-    ("stable over exponential", "exponential", "stable", "+1.8 (sCIFAR), −1.1 (ListOps)"),
-    ("ring over stable", "stable", "ring", "+0.9 (sCIFAR), 0 (ListOps)"),
-    ("lru over ring", "ring", "lru", "+0.9 (sCIFAR), +0.8 (ListOps)"),
-    ("lru over s4d-lin", "s4d-lin", "lru", "−0.9 (sCIFAR), −0.3 (ListOps)"),
+beside = (  # the step, and the source's points on colour images and on its list operations
+    ("linear over tanh", "tanh", "linear", "+2.3", "+6.5"),
+    ("cartesian over linear", "linear", "cartesian", "+14.3", "+8.4"),
+    ("exponential over cartesian", "cartesian", "exponential", "−1.1", "+1.7"),
+    ("stable over exponential", "exponential", "stable", "+1.8", "−1.1"),
+    ("ring over stable", "stable", "ring", "+0.9", "0"),
+    ("lru over ring", "ring", "lru", "+0.9", "+0.8"),
+    ("lru over s4d-lin", "s4d-lin", "lru", "−0.9", "−0.3"),
 )
+
+
+def same_side(printed, interval):  # no answer where the source has no step
+    if printed == "0":
+        return None
+    return interval[0] > 0 if printed.startswith("+") else interval[1] < 0
+
+
+rows = []
+for task, where, column in (("pixel-mnist", "digits", 3), ("listops", "lists", 4)):
+    for step in beside:
+        span = spread(step_up(task, step[1], step[2]))
+        rows.append((f"{step[0]}, {where}", step[column], span, same_side(step[column], span)))
 figures.comparison(
-    [
-        (f"{name}, digits", printed, spread(step_up("pixel-mnist", a, b)), None)
-        for name, a, b, printed in beside
-    ],
-    criterion="none, since data and sizes differ; here: points of accuracy, mean ± 2 standard errors over five seeds",
+    rows,
+    criterion="the 95% interval of the points gained here lies on the source's side of zero",
     run=run,
     name="ladder",
 )
@@ -1646,7 +1675,7 @@ figures.comparison(
 # %% tags=["hide-input"]
 again = sequence_ladder.train(
     "lru",
-    sequence_ladder.load_task("pixel-mnist"),
+    sequence_tasks.load_task("pixel-mnist"),
     [0],
     learning_rate=sequence_ladder.LEARNING_RATES[int(kept_rung("pixel-mnist", "lru", "chosen"))],
     steps=run.pick(smoke=1, book=15, paper=30),
@@ -1684,6 +1713,21 @@ ledger.check(
     claim="experiment",
     expected="reproduced",
 )
+# %% tags=["hide-input"]
+for id, statement, before, after, bound, broken in (
+    ("diagonal", "On lists the diagonal recurrence gains over the dense linear one", "linear", "cartesian", {"at_least": 1.0}, ("a change of chart only", "listops", "cartesian", "exponential")),
+    ("ring", "On lists a start near the circle costs accuracy", "stable", "ring", {"at_most": -1.0}, ("the same step on digits", "pixel-mnist", "stable", "ring")),
+    ("normalizer", "On lists the normalizer gains", "ring", "lru", {"at_least": 1.0}, ("the same step on digits", "pixel-mnist", "ring", "lru")),
+):  # fmt: skip
+    ledger.check(
+        f"thesis:beyond-lists-{id}",
+        statement,
+        measured=step_up("listops", before, after),
+        criterion=confident(f"accuracy {after} − {before} (points)", **bound, level=0.95),
+        control=control(broken[0], step_up(*broken[1:])),
+        claim="experiment",
+        expected="reproduced",
+    )
 ledger.check(
     "thesis:beyond-ladder-nonlinearity",
     "On digits the linear dense network is ahead of the relu one",
@@ -1695,11 +1739,17 @@ ledger.check(
     reason="In 600 steps the linear dense network learns less than the relu one here; only without mixing does linearity pay.",
 )
 
+# %% [markdown]
+# **What this does not show.** Our lists have 50 tokens, the source's up to 2,000; a start near the circle is a bet that
+# the past matters for hundreds of steps, and on short lists the bet is lost. Nor does it rank the methods: two blocks,
+# two learning rates and one short schedule leave every rung far from its best.
+
 # %% tags=["hide-input"]
 arena = "the Long Range Arena sets, and on an A100 {} hours a run"
 full_size = (
     "python -m learning_dynamics.sequence_ladder --task file --data TASK.npz --part {} "
-    "--width 512 --states 384 --depth 6 --batch 50 --steps 180000 --seeds 3 --device cuda"
+    "--width 512 --states 384 --depth 6 --batch 50 --steps 180000 --dropout 0.1 --seeds 3 --device cuda "
+    "--checkpoints FOLDER --minutes 6"
 )
 for id, statement, hours, part, stand_in in (
     ("thesis:fig-43", "The mean accuracy rises at every rung from tanh to the LRU", "3 to 29", "final", "thesis:beyond-ladder-diagonal"),
@@ -1707,14 +1757,121 @@ for id, statement, hours, part, stand_in in (
     ("thesis:table-4", "Diagonal, exponential, stable and ring, one after the other", "3 to 9", "diagonal", "thesis:beyond-ladder-diagonal"),
     ("thesis:table-5", "The LRU is on a level with S4, S4D and S5 on six tasks", "1 to 29", "final", "thesis:beyond-ladder-final"),
     ("thesis:claim-hippo-unnecessary", "A structured start is not needed", "1 to 29", "final", "thesis:beyond-ladder-final"),
-    ("thesis:exp-ring-radius-sweep", "Larger radii help with the stable chart only", "3", "radius", "thesis:beyond-ladder-ring"),
-    ("thesis:exp-gamma-recomputed", "A recomputed normalizer does as well as a trained one", "3", "variants", None),
-    ("thesis:exp-simplified-input-matrix", "The first-order input matrix does as well", "3", "variants", "thesis:beyond-simple-input-matrix"),
-    ("thesis:exp-untied-step", "A second time step for the input costs nothing", "3", "variants", None),
 ):  # fmt: skip
     ledger.out_of_reach(
         id, statement, needs=arena.format(hours), command=full_size.format(part), stand_in=stand_in
     )
+
+# %% [markdown]
+# **What can be left out?** Four smaller claims of the source can be put to the same test on digits: that a normalizer
+# computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
+# costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
+#
+# :::{admonition} Predict first
+# :class: tip
+# Leave out the input gain altogether: $x_j=\lambda\odot x_{j-1}+\tilde Bu_j$ with the $\lambda$ of S4D-Lin. The states
+# are then ten to a thousand times larger. Does the accuracy fall?
+#
+# ```{dropdown} Answer
+# It rises, on this task and in this many steps. A likely reason, not tested here: $B$ is trained at a quarter of the rate
+# and starts at the same size, so a small gain keeps the recurrence quiet for long beside the direct path $Du_j$. A
+# normalizer that is right at the start need not be right for learning.
+# ```
+# :::
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On digits a start beyond radius 0.9 pays in the stable chart, and S4D does best without its input gain.** Test accuracy, mean over five seeds with 95% intervals (kept results, one CPU thread). Above: against the outer radius $r_{\\max}$ of the start. Below: the unit with a trained and a recomputed normalizer; S4D as it is, with $\\Delta$ in place of $g$, with a second $\\Delta$, with the rates of S4D-Inv, and with no $g$ at all. What should break it (dashed): the exponential chart, which the source saw losing beyond 0.9; here it gains too.", "name": "fig-linear-recurrent-units-variants"}, "image": {"alt": "Above, two rising lines of four points with error bars, the dashed one higher. Below, seven points with error bars; six are near ninety percent, the last is at ninety-five."}}
+outer_radii = {"0.9": "0-9", "0.99": "0-99", "0.999": "0-999", "1": None}
+variants = ("lru", "lru-recomputed", "s4d-lin", "s4d-euler", "s4d-untied", "s4d-inv", "s4d-unscaled")
+
+
+def at_radius(chart, name):  # (seeds,), percent
+    return final("pixel-mnist", chart if name is None else f"{chart}-{name}")
+
+
+def bars_of(samples):  # centres and half widths of 95% intervals
+    spans = [statistics.mean_interval(sample, 0.95) for sample in samples]
+    return [s.estimate for s in spans], [s.estimate - s.low for s in spans]
+
+
+fig, axes = figures.subplots(2, 1, size=(6.4, 6.4))
+for chart, color, style, shift in (("stable", blue, "o-", -0.04), ("exponential", "0.4", "s--", 0.04)):
+    centre, half = bars_of([at_radius(chart, name) for name in outer_radii.values()])
+    label = "stable" if chart == "stable" else "what should break it: exponential"
+    axes[0].errorbar(
+        np.arange(4) + shift, centre, yerr=half, fmt=style, color=color, capsize=3, label=label, **every
+    )
+axes[0].set_xticks(range(4), outer_radii)
+axes[0].set(xlabel=r"$r_{\max}$", ylabel="accuracy (%)", ylim=(65, 100))
+axes[0].legend(fontsize=8, loc="lower right")
+centre, half = bars_of([final("pixel-mnist", rung) for rung in variants])
+axes[1].errorbar(range(len(variants)), centre, yerr=half, fmt="o", color=blue, capsize=3, **every)
+axes[1].set_xticks(range(len(variants)), variants, rotation=30, ha="right")
+axes[1].set(ylabel="accuracy (%)", ylim=(65, 100))
+plt.show()
+
+# %% tags=["hide-input"]
+both_normalizers = results.load(run.chapter, "pixel-mnist-normalizer")
+fresh = {  # the seeds that no other part has seen
+    rung: 100 * torch.tensor(both_normalizers[f"{rung}_accuracy"])[5:, -1]
+    for rung in ("lru", "lru_recomputed")
+}
+ledger.check(
+    "thesis:exp-gamma-recomputed",
+    "On digits a recomputed normalizer is not two points behind a trained one",
+    measured=fresh["lru_recomputed"] - fresh["lru"],
+    criterion=confident("accuracy recomputed − trained (points)", at_least=-2.0, level=0.95),
+    control=control("the tanh network in its place", step_up("pixel-mnist", "lru", "tanh")),
+    claim="experiment",
+    expected="reproduced",
+)
+ledger.check(
+    "thesis:exp-simplified-input-matrix",
+    "On digits S4D with Δ in place of g is not two points behind",
+    measured=step_up("pixel-mnist", "s4d-lin", "s4d-euler"),
+    criterion=confident("accuracy Δ − g (points)", at_least=-2.0, level=0.95),
+    control=control("the tanh network in its place", step_up("pixel-mnist", "s4d-lin", "tanh")),
+    claim="experiment",
+    expected="reproduced",
+)
+ledger.check(
+    "thesis:exp-untied-step",
+    "On digits S4D with a second step for the input is not two points behind",
+    measured=step_up("pixel-mnist", "s4d-lin", "s4d-untied"),
+    criterion=confident("accuracy untied − tied (points)", at_least=-2.0, level=0.95),
+    control=control("the tanh network in its place", step_up("pixel-mnist", "s4d-lin", "tanh")),
+    claim="experiment",
+    expected="reproduced",
+)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:exp-ring-radius-sweep",
+    "On digits the exponential chart loses by radii beyond 0.9",
+    measured=at_radius("exponential", "0-99") - at_radius("exponential", "0-9"),
+    criterion=confident("accuracy r_max 0.99 − 0.9 (points)", at_most=0.0, level=0.95),
+    control=control("the stable chart", at_radius("stable", "0-99") - at_radius("stable", "0-9")),
+    claim="experiment",
+    expected="not reproduced",
+    reason="On 196 pixels in two blocks both charts gain; the source saw the loss on 1,024 pixels in six blocks.",
+)
+ledger.check(
+    "thesis:beyond-radius-stable",
+    "On digits the stable chart gains from radius 0.9 to 0.99",
+    measured=at_radius("stable", "0-99") - at_radius("stable", "0-9"),
+    criterion=confident("accuracy r_max 0.99 − 0.9 (points)", at_least=1.0, level=0.95),
+    control=control("from 0.999 to 1", at_radius("stable", None) - at_radius("stable", "0-999")),
+    claim="experiment",
+    expected="reproduced",
+)
+ledger.check(
+    "thesis:beyond-unscaled",
+    "On digits S4D gains when the input gain is left out",
+    measured=step_up("pixel-mnist", "s4d-lin", "s4d-unscaled"),
+    criterion=confident("accuracy without g − with g (points)", at_least=1.0, level=0.95),
+    control=control("Δ in place of g", step_up("pixel-mnist", "s4d-lin", "s4d-euler")),
+    claim="experiment",
+    expected="reproduced",
+)
 
 # %% [markdown]
 # ## A comparison that does not come out
@@ -1822,14 +1979,14 @@ ledger.check(
 # Six blocks everywhere, AdamW with weight decay 0.05 except on the recurrent parameters, warm-up over a tenth of the
 # steps and a cosine after it, both from $10^{-7}$.
 #
-# | | width | states | steps | batch | rate factor | dropout |
-# |---|---|---|---|---|---|---|
-# | sCIFAR | 512 | 384 | 180k | 50 | 0.25 | 0.1 |
-# | ListOps | 128 | 256 | 80k | 32 | 0.5 | 0 |
-# | Text | 256 | 192 | 50k | 32 | 0.1 | 0.1 |
-# | Retrieval | 128 | 256 | 100k | 64 | 0.5 | 0.1 |
-# | Pathfinder | 192 | 256 | 500k | 64 | 0.25 | 0 |
-# | PathX | 128 | 256 | 250k | 32 | 0.25 | 0 |
+# | | width, states | steps, batch | rate factor, dropout |
+# |---|---|---|---|
+# | sCIFAR | 512, 384 | 180k, 50 | 0.25, 0.1 |
+# | ListOps | 128, 256 | 80k, 32 | 0.5, 0 |
+# | Text | 256, 192 | 50k, 32 | 0.1, 0.1 |
+# | Retrieval | 128, 256 | 100k, 64 | 0.5, 0.1 |
+# | Pathfinder | 192, 256 | 500k, 64 | 0.25, 0 |
+# | PathX | 128, 256 | 250k, 32 | 0.25, 0 |
 #
 # The base rate is tuned on a grid of powers of two that is not printed. Pathfinder and PathX are read in both
 # directions.
