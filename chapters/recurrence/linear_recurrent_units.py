@@ -1891,14 +1891,20 @@ ledger.check(
 # ```
 # :::
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The linear layer wins or loses by its start.** Above: mean squared error against steps of Adam at rate 0.0003, all twelve seeds (thin) and medians (thick). Below: each seed's final error, tanh over linear at the better rate of each, against the linear layer's first error: above the line linear is ahead. Kept result. What breaks the printed claim: the starts on the right, whose states explode; and the median of the tanh layer (dashed).", "name": "fig-linear-recurrent-units-kernel"}, "image": {"alt": "Above, thin curves of the linear layer spread over six decades around those of the tanh layer. Below, twelve points fall from upper left to lower right across a horizontal line."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The linear layer wins or loses by its start.** Above: mean squared error against steps of Adam at rate 0.0003, all twelve seeds (thin) and medians (thick). Below: each seed's final error, tanh over linear at the better rate of each, against the linear layer's first error: above the line linear is ahead; circles: the start as drawn, squares: both state matrices scaled to spectral radius 0.95. Kept results. What breaks the printed claim: the starts on the right, whose states explode; and the median of the tanh layer (dashed).", "name": "fig-linear-recurrent-units-kernel"}, "image": {"alt": "Above, thin curves of the linear layer spread over six decades around those of the tanh layer. Below, twelve circles fall from upper left to lower right across a horizontal line; twelve squares, most of them above the line, lie at the left."}}
 kernel_runs = results.load(run.chapter, "kernel-learning")
 counted = 10 * np.arange(1, kernel_runs["linear_errors"].shape[-1] + 1)
 linear_curves, tanh_curves = (kernel_runs[f"{name}_errors"][1] for name in ("linear", "tanh"))
-best = {
-    name: torch.tensor(kernel_runs[f"{name}_errors"][..., -1]).double().amin(0) for name in ("linear", "tanh")
-}
-first_error = kernel_runs["linear_first"][0, :, 0]
+stable_runs = results.load(run.chapter, "kernel-learning-radius")
+
+
+def best_of(kept, name):  # (seeds,): final error at the better rate
+    return torch.tensor(kept[f"{name}_errors"][..., -1]).double().amin(0)
+
+
+def tanh_over_linear(kept):
+    return best_of(kept, "tanh") / best_of(kept, "linear")
+
 
 fig, axes = figures.subplots(2, 1, size=(6.4, 6.6))
 for curves_here, color in ((linear_curves, blue), (tanh_curves, orange)):
@@ -1907,8 +1913,14 @@ axes[0].semilogy(counted, np.median(linear_curves, 0), color=blue, lw=2, marker=
 figures.line_control(axes[0], counted, np.median(tanh_curves, 0), label="tanh, median", color=orange, lw=2)
 axes[0].set(xlabel="step", ylabel="error")
 axes[0].legend(fontsize=8)
-axes[1].loglog(first_error, best["tanh"] / best["linear"], "o", color=blue, **every)
+for kept, marker, color, label in (
+    (kernel_runs, "o", blue, "as drawn"),
+    (stable_runs, "s", green, "radius 0.95"),
+):
+    first_error = kept["linear_first"][0, :, 0]
+    axes[1].loglog(first_error, tanh_over_linear(kept), marker, color=color, label=label, **every)
 axes[1].axhline(1, color="0.4", lw=1)
+axes[1].legend(fontsize=8)
 axes[1].set(xlabel="first error of the linear layer", ylabel="final error, tanh/linear")
 plt.show()
 
@@ -1916,6 +1928,9 @@ plt.show()
 again_errors = kernel_learning.learn("linear", [0], run.pick(smoke=2, book=10, paper=20))
 kept_first = torch.tensor(kernel_runs["linear_first"][:, :1, : again_errors.shape[-1]])
 assert torch.allclose(again_errors, kept_first, rtol=2e-2)  # the kept runs, recomputed in part
+again_stable = kernel_learning.learn("linear", [0], again_errors.shape[-1], radius=0.95)
+kept_first = torch.tensor(stable_runs["linear_first"][:, :1, : again_errors.shape[-1]])
+assert torch.allclose(again_stable, kept_first, rtol=2e-2)
 
 
 def median_ratio(linear_at):  # tanh at the end over linear after that many recorded steps, at each rate
@@ -1937,13 +1952,30 @@ early = torch.tensor(kernel_runs["linear_errors"][..., 9]).double().amin(0)
 ledger.check(
     "thesis:claim-learn-kernel",
     "With the better rate for each seed the linear layer ends lower",
-    measured=(best["tanh"] / best["linear"]).log(),
+    measured=tanh_over_linear(kernel_runs).log(),
     criterion=confident("ln(error tanh/error linear)", at_least=0.0, level=0.95),
-    control=control("the linear layer after a tenth of the steps", (best["tanh"] / early).log()),
+    control=control(
+        "the linear layer after a tenth of the steps", (best_of(kernel_runs, "tanh") / early).log()
+    ),
     claim="experiment",
     expected="not reproduced",
     reason="The mean over twelve seeds is on the wrong side and its interval is wide: the linear layer is far ahead or far behind, by its start.",
 )
+ledger.check(
+    "thesis:beyond-kernel-stable-start",
+    "With every start scaled to radius 0.95 the linear layer ends lower",
+    measured=tanh_over_linear(stable_runs).log(),
+    criterion=confident("ln(error tanh/error linear)", at_least=0.0, level=0.95),
+    control=control("the start as drawn", tanh_over_linear(kernel_runs).log()),
+    claim="experiment",
+    expected="partly",
+    reason="The interval over twelve seeds excludes zero, but one seed far behind leaves the mean less than three standard errors from it.",
+)
+
+# %% [markdown]
+# **A stable start brings most of the claim back.** Scale the state matrix of both layers to spectral radius 0.95 before
+# training, and change nothing else: now the linear layer ends lower in most seeds (squares), at the better rate of each.
+# What held it back was less its linearity than the few starts that explode, which the ring and the stable chart rule out.
 
 # %% [markdown]
 # ## Checks behind this page

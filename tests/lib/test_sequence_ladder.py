@@ -132,7 +132,8 @@ def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
 @pytest.mark.parametrize("dropout", (0.0, 0.3))
 def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, dropout: float) -> None:
     size, path = replace(TINY, dropout=dropout), tmp_path / "checkpoints" / "lru.pt"
-    whole = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size)
+    at_once = tmp_path / "at_once.pt"
+    whole = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size, checkpoint=at_once)
     calls = 0
     while True:
         calls += 1
@@ -146,6 +147,10 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, dropout: flo
             break
     assert calls == 6
     assert torch.equal(parts.loss, whole.loss) and torch.equal(parts.accuracy, whole.accuracy)
+    states = [torch.load(each, weights_only=True)["state"] for each in (path, at_once)]
+    for part in ("parameters", "buffers"):
+        first, second = (state[part] for state in states)
+        assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
     again = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size, checkpoint=path)
     assert torch.equal(again.loss, whole.loss) and again.seconds == parts.seconds
     assert [each.name for each in path.parent.iterdir()] == ["lru.pt"]
@@ -167,6 +172,23 @@ def test_dropout_leaves_the_global_generator_alone() -> None:
     plain = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=TINY)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert not torch.equal(dropped.loss, plain.loss)
+
+
+def test_every_step_drops_other_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, original = [], sequence_ladder._drawing_from
+    monkeypatch.setattr(
+        sequence_ladder, "_drawing_from", lambda seed, device: drawn.append(seed) or original(seed, device)
+    )
+    train("lru", tiny_task(), [3], learning_rate=1e-2, size=replace(TINY, dropout=0.5))
+    assert len(drawn) == len({*drawn}) == 1 + TINY.steps  # the model's start, and each step
+
+
+def test_recurrent_parameters_have_a_rate_of_their_own() -> None:
+    slow, fast = (
+        train("lru", tiny_task(), [3], learning_rate=1e-2, size=replace(TINY, recurrent_factor=factor))
+        for factor in (0.25, 1.0)
+    )
+    assert torch.equal(slow.loss[:, 0], fast.loss[:, 0]) and not torch.equal(slow.loss, fast.loss)
 
 
 def test_both_directions_are_for_diagonal_rungs() -> None:
