@@ -153,8 +153,10 @@ figures.numbers(
 #
 # ## Question and design
 #
-# A policy walks; $n$ visited states with their discounted returns $y_i$ are the data; $\phi(x)$ are fixed features.
-# The values are linear, $f(x)=\phi(x)^\top\beta$. The **explicit** learner trains $\theta=\beta$. The **implicit**
+# A *policy*, a rule that picks actions, walks for some steps; such a walk is a *trajectory*, or an *episode* if it ends at a
+# goal. The data are $n$ visited states $x_i$ and their *returns* $y_i$: the sum of the rewards that the walk earned from there on,
+# the one $k$ steps ahead multiplied by $\gamma^k$. The value of a state is the expected return. With fixed
+# features $\phi(x)$ the estimated values are linear, $f(x)=\phi(x)^\top\beta$. The **explicit** learner trains $\theta=\beta$. The **implicit**
 # learner trains $\theta=(u,Z)$, the rewards and the logits of a latent Markov chain on $d$ states, and uses its values
 #
 # $$
@@ -174,7 +176,7 @@ figures.numbers(
 #
 # As $\hat\gamma\to1$ one direction of $P$ takes over, the vector of ones $\mathbf 1$, with an eigenvalue of order
 # $(1-\hat\gamma)^{-2}$. So an error common to all states should be removed quickly. To produce such an error, add a
-# constant $c$, the *offset*, to every reward: where episodes do not end, all values rise by $c/(1-\gamma)$ and nothing else changes.
+# constant $c$, the *offset*, to every reward: where walks do not end, all values rise by $c/(1-\gamma)$ and nothing else changes.
 #
 # One step of the implicit learner, written out; $a$ is what the backward solve returns.
 
@@ -198,7 +200,9 @@ def one_step(u, Z, gradient_at, discount, eta):
 def batch_gradient(step, seed=0, offset=0.5):  # of one batch's loss
     index = drawn[step, seed]
     phi = rooms.table[rooms.states[seed, index]]
-    y = rooms.returns[seed, index] + offset * rooms.annuities[seed, index]
+    y = rooms.returns[seed, index]
+    # each reward of a return is raised by the offset: annuity = sum of gamma^k
+    y = y + offset * rooms.annuities[seed, index]
     return lambda beta: phi.T @ (phi @ beta - y) / len(index)
 
 
@@ -241,7 +245,8 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 # ### Three domains
 #
 # The text of the paper leaves much open, and where it does not, the released code sometimes differs. We follow the code,
-# since the figures come from it; {ref}`a later section <sec-value-learning-described>` shows what the text would give.
+# since the figures come from it; {ref}`a later section <sec-value-learning-described>` shows what the text would give. With the
+# code come the logs of the authors' runs; what we call *released* numbers are means over them.
 #
 # :::{prf:definition} Chain
 # :label: implicit-def-chain-mdp
@@ -255,7 +260,7 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 # :label: implicit-def-four-rooms
 # A grid of $11\times11$ cells, 17 of them walls, which one can leave but not enter, and an absorbing state; $\gamma=0.9$.
 # With probability $\frac13$ one of the other three moves is made. Any action in the goal $(7,1)$ pays 1 and leads to the absorbing state, where
-# only the offset is paid. Features are one-hot over the cells, zero in the absorbing state. The policy is greedy for the optimal
+# only the offset is paid. Features are one-hot over the cells, zero in the absorbing state, so that no learner can fit its value $c/(1-\gamma)$. The policy is greedy for the optimal
 # values, or with probability $0.1$ any action. Data: all states of 80 trajectories of 80 steps from uniformly random starts, each with
 # the return of the rest of its trajectory.
 # :::
@@ -271,22 +276,22 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 #
 # All runs: plain SGD, 300 steps, batches of 25 drawn with replacement, 20 seeds. The implicit start has rows
 # $\log(\text{Dirichlet}+2e_k)$ in $Z$ and $u\sim0.1\,\mathcal N(0,1)$; the explicit learner starts at the implicit weights of
-# the same seed. The grid, 31,680 runs in all:
+# the same seed. Each combination of the following is run, 31,680 runs in all.
 #
 # :::{prf:definition} The grid of step sizes and internal discounts
 # :label: implicit-table-1
+# Internal discounts $\hat\gamma\in\{.8,.9,.95,.975\}$, offsets $c\in\{0,0.1,\dots,1\}$, and the step sizes
 #
-# | | chain | four rooms | mountain car |
-# |---|---|---|---|
-# | internal discount $\hat\gamma$ | .8, .9, .95, .975 | the same | the same |
-# | batch size, most sweeps, tolerance | 25, 5000, $10^{-6}$ | the same | the same |
-# | explicit $\eta$ | $2^{-2},\dots,2^3$ | $2^2,\dots,2^7$ | $2^2,\dots,2^7$ |
-# | implicit $\eta$ | $2^{-8},\dots,2^{-3}$ | $2^{-3},\dots,2^2$ | $2^{-3},\dots,2^2$ |
-# | offsets $c$ | $0,0.1,\dots,1$ | the same | the same |
+# | $\log_2\eta$ | explicit | implicit |
+# |---|---|---|
+# | chain | $-2,\dots,3$ | $-8,\dots,-3$ |
+# | four rooms | $2,\dots,7$ | $-3,\dots,2$ |
+# | mountain car | $2,\dots,7$ | $-3,\dots,2$ |
+#
+# Batches hold 25 data points. The implicit values are found by at most 5000 sweeps $\beta\leftarrow u+\hat\gamma S_Z\beta$, to a tolerance of $10^{-6}$.
 # :::
 #
-# The source solves for $\beta$ by value iteration within the stated tolerance and differentiates with GMRES; we solve
-# both systems exactly. Chain and four rooms are computed in full: 21,120 runs, as *kept results*, from which the figures
+# The source differentiates with GMRES, an iterative solver; we solve both systems exactly. Chain and four rooms are computed in full: 21,120 runs, as *kept results*, from which the figures
 # below draw. Of mountain car we have, at three offsets, all explicit steps and the implicit steps that the source marks as best. Here is how one of them is made again, and a slice of them recomputed.
 
 
@@ -300,20 +305,21 @@ def recompute(domain, best, cells):  # the released cells of a domain at interna
     begin = learning.latent_start(run, kept_seeds, data.weights)
     indices = learning.batches(run, kept_seeds, data.states.shape[1])
     grid = learning.grid([best], [0.95], cells)
-    return learning.run_grid("implicit", data, begin, indices, grid).record
+    return learning.run_grid("implicit", data, begin, indices, grid)
 
 
 kept_seeds = list(range(run.pick(smoke=2, book=20, paper=20)))
-slice_of = {
-    "chain": (kept("chain_implicit")["norm"][:, 2, 2], recompute("chain", 2.0**-6, [0.0, 0.5, 1.0])),
-    "four_rooms": (kept("four_rooms_implicit_part_3")["norm"][:, 0, 3], recompute("four_rooms", 1.0, [0.5])),
-}
-for old, new in slice_of.values():
-    columns = [5] if new.norm.shape[1] == 1 else [0, 5, 10]
-    picked = [step // learning.EVERY for step in learning.KEPT_STEPS]
-    results.agree(
-        {"norm": old[:, columns][..., : len(kept_seeds)]}, {"norm": new.norm[picked].float()}, rtol=1e-4
-    )
+slices = (  # kept result, its discount, its step, its offsets, the same computed again
+    ("chain_implicit", 2, 2, [0, 5, 10], recompute("chain", 2.0**-6, [0.0, 0.5, 1.0])),
+    ("four_rooms_implicit_part_3", 0, 3, [5], recompute("four_rooms", 1.0, [0.5])),
+)
+picked = [step // learning.EVERY for step in learning.KEPT_STEPS]
+for name, k, step, columns, new in slices:
+    old = {
+        key: kept(name)[key][..., k, step, columns, : len(kept_seeds)] for key in ("norm", "ratio", "bound")
+    }
+    results.agree(old, {"norm": new.record.norm[picked].float()}, rtol=1e-4)
+    results.agree(old, {"ratio": new.ratio.float(), "bound": new.bound.float()}, rtol=1e-3)
 
 # %% [markdown]
 # ```bash
@@ -324,8 +330,8 @@ for old, new in slice_of.values():
 #
 # Split the residual $r$ on the evaluation set into its component along the ones, $\bar r\sqrt e$ with the mean $\bar r$
 # over the $e$ states, and the rest. Raising every reward by $c$ raises all true values by $c/(1-\gamma)$, so the
-# first component moves by $-c\sqrt e/(1-\gamma)$ and the rest does not move at all. In mountain car, where episodes end, states
-# near the goal gain less, and both move.
+# first component moves by $-c\sqrt e/(1-\gamma)$ and the rest does not move at all. Where episodes end, states
+# near the goal gain less, and both move: in mountain car, and in four rooms if the walk is made to end at the goal.
 
 
 # %%
@@ -335,15 +341,15 @@ def split(residual):
     return along, rest
 
 
-def at_the_start(domain):  # components (offsets, seeds), untrained
-    data = learning.problem(domain, run, kept_seeds)
+def at_the_start(domain, **options):  # components (offsets, seeds), untrained
+    data = learning.problem(domain, run, kept_seeds, **options)
     begin = learning.latent_start(run, kept_seeds, data.weights)
     u, Z = begin.rewards[:, 0], begin.logits[:, 0]
     beta = implicit.reward_chain_value(u, Z, 0.95)
     predicted = (data.evaluation @ beta[..., None])[..., 0]
     c = torch.tensor(learning.OFFSETS, **like)
     truth = data.values + c[:, None, None] * data.value_annuities
-    if domain in tabular:  # the shifted rewards through Bellman's equation
+    if domain in tabular and not options:  # through Bellman's equation
         process, policy = tabular[domain]
         truth = process.values(policy, c)[:, None]
     return split(predicted - truth)
@@ -355,6 +361,7 @@ tabular = {
     "four_rooms": (rooms_process, mdp.four_rooms_policy(rooms_process)),
 }
 components = {domain: at_the_start(domain) for domain in learning.DOMAINS}
+components["terminal goal"] = at_the_start("four_rooms", described=True)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**An offset moves the ones component and nothing else, where episodes do not end.** Residual before training, split; 20 seeds, bands as in all figures: 95 % intervals of the mean. Crosses: the released values. What breaks it: in mountain car episodes end, the rest shrinks too, and the offset that makes the ones component small makes everything small.", "name": "fig-value-learning-start"}, "image": {"alt": "Three panels. In the first two the ones component rises along a straight line and the rest is flat, with crosses on both. In the third both fall from above a thousand almost to zero."}}
 released_start = {
@@ -380,7 +387,7 @@ plt.show()
 def beyond_the_shift(domain, discount):  # what the offset moves beyond c √e/(1-γ), relative
     along, rest = components[domain]
     c = torch.tensor(learning.OFFSETS, **like)[:, None]
-    e = {"chain": 11, "four_rooms": 122, "mountain_car": 1000}[domain]
+    e = {"chain": 11, "four_rooms": 122, "mountain_car": 1000, "terminal goal": 121}[domain]
     moved = along - along[0] + c * math.sqrt(e) / (1 - discount)
     size = math.sqrt(e) / (1 - discount)
     return torch.stack([moved / size, (rest - rest[0]) / size])
@@ -392,7 +399,13 @@ ledger.check(
     measured=torch.cat([beyond_the_shift("chain", 0.9), beyond_the_shift("four_rooms", 0.9)]),
     criterion=identity("change of both components beyond the shift, relative to it", size=10),
     control=control(
-        "mountain car, where episodes end", beyond_the_shift("mountain_car", 0.99)[:, -1].abs().amax(-1)
+        "where episodes end: four rooms with a terminal goal, mountain car",
+        torch.cat(
+            [
+                beyond_the_shift(domain, gamma)[:, -1].abs().amax(-1)
+                for domain, gamma in (("terminal goal", 0.9), ("mountain_car", 0.99))
+            ]
+        ),
     ),
     expected="reproduced",
     claim="experiment",
@@ -515,7 +528,9 @@ assert abs(kept("four_rooms_explicit")["norm"][0, 2, 3, 10].mean() - 113) < 0.5
 # :::
 #
 # The authors' run and ours share no random number. Two means over 20 seeds agree if they differ by at most three standard
-# errors of their difference. What breaks it is the same grid under the set-up of the paper's text.
+# errors of their difference. What breaks it: in four rooms, our explicit learner held against the released implicit one, and the
+# other way round. In the chain such an exchange passes, for the released spread is so large that 20 seeds cannot tell the two
+# learners apart; there the test rests on the set-up of the paper's text, which fails it.
 
 # %% tags=["hide-input"]
 described = {
@@ -552,13 +567,23 @@ figures.comparison(
     name="released-residuals",
     rtol=1e-3,
 )
-other = standard_errors(described["chain", "explicit"][1], *released["chain", "explicit", 2])
+exchanged = [
+    standard_errors(best("four_rooms", ours)[[0, 5, 10]], *released["four_rooms", theirs, 2])
+    for ours, theirs in (("explicit", "implicit"), ("implicit", "explicit"))
+]
+as_the_text = [
+    standard_errors(described["chain", kind][k], *released["chain", kind, 2])[:1]
+    for kind, k in (("explicit", 1), ("implicit", 2))
+]
 ledger.check(
     "implicit:fig-2",
     "Final residuals agree with the released ones at 27 of 27 cells",
     measured=np.concatenate(list(apart.values())),
     criterion=at_most("|mean here − mean released| / standard error", 3.0),
-    control=control("the chain as the text describes it, explicit, offset 0", other[0]),
+    control=control(
+        "four rooms with the learners exchanged; the chain as the text describes it, offset 0",
+        np.concatenate([*exchanged, *as_the_text]),
+    ),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -782,7 +807,7 @@ ledger.check(
     measured=(ranked.norm - trained["explicit with a bias"].norm) / ranked.norm,
     criterion=identity("relative difference of ‖r‖ along training", condition=300, size=10),
     control=control(
-        "s in the place of s²",
+        "s in the place of s², both at half the step",
         lambda: (
             fit(
                 explicit(
@@ -790,7 +815,7 @@ ledger.check(
                     precondition=lambda g: g + bias_scale * g.sum(-1, keepdim=True),
                 )
             ).norm[-1]
-            / trained["explicit with a bias"].norm[-1]
+            / fit(explicit(GradientDescent(bias_step / 2), 1), with_bias(rooms, bias_scale)).norm[-1]
             - 1
         ),
     ),
@@ -801,7 +826,7 @@ ledger.check(
 # %% [markdown]
 # :::{dropdown} Answer
 # Centring does, Adam does not. Centring is a bias set once, by hand, from the data; it is not available when targets
-# are bootstrapped and their level is not known in advance, which is the source's argument for the implicit model, and equally
+# are bootstrapped (made from the learner's own values) and their level is not known in advance, which is the source's argument for the implicit model, and equally
 # one for a learned bias. Adam divides each coordinate by its own scale. A coordinate without gradient stays.
 # :::
 #
@@ -811,11 +836,13 @@ ledger.check(
 #
 # ## The internal discount
 #
-# The larger $\hat\gamma$, the more $P$ favours the ones, so the residual should feel the offset less. In four rooms it does; in
+# The larger $\hat\gamma$, the more $P$ favours the ones, so the residual should feel the offset less. An undrawn cell lags
+# behind the common level by a share of the order of $(1-\hat\gamma)^2$, so halving $1-\hat\gamma$ should divide the rise with $c$ by about
+# four; the check asks for two. In four rooms it passes; in
 # the chain of our seeds there is nothing to feel, and in mountain car $\hat\gamma$ makes little difference. And the same
 # factor $(1-\hat\gamma)^{-2}$ limits the step size.
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger internal discount buys insensitivity and pays with step size.** Final residual against the internal discount (logit axis), one curve an offset. Left: step size tuned for each discount as the source marks it; three domains. Right: one step size for all, the largest at which none diverges. Vertical line: the true discount. What breaks the rule of thumb 'use the true discount': the smallest residual at offset 0 lies to its left in four rooms.", "name": "fig-value-learning-discount"}, "image": {"alt": "Five panels: chain, four rooms, mountain car from above, tuned left and, but for mountain car, untuned right. Curves for three offsets against the internal discount. In four rooms they come closer to each other to the right; in mountain car they are flat and far apart."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger internal discount buys insensitivity and pays with step size.** Final residual against the internal discount (logit axis), one curve an offset. Left: step size tuned for each discount as the source marks it; three domains. Right: one step size for all, the largest at which none diverges. Vertical line: the true discount. What breaks the rule of thumb 'use the true discount': in four rooms the smallest residual lies to its left at offset 0, and to its right at offset 1.", "name": "fig-value-learning-discount"}, "image": {"alt": "Five panels: chain, four rooms, mountain car from above, tuned left and, but for mountain car, untuned right. Curves for three offsets against the internal discount. In four rooms they come closer to each other to the right; in mountain car they are flat and far apart."}}
 discounts = np.array(learning.INTERNAL_DISCOUNTS)
 logit = np.log(discounts / (1 - discounts))
 fig, axes = figures.subplots(3, 2, size=(8.6, 9.6))
@@ -846,37 +873,43 @@ plt.show()
 # %% tags=["hide-input"]
 cells_kept = np.concatenate([np.hypot(part["visited"], part["unvisited"]) for part in four_parts])
 tuned_cells = np.stack([cells_kept[k, marked["four_rooms", "implicit"][k]] for k in range(4)])
-rises = {names[k]: tuned_cells[k, 10] - tuned_cells[k, 0] for k in range(4)}
-chain_tuned = [best("chain", "implicit", k) for k in range(4)]
-chain_rises = {names[k]: chain_tuned[k][10] - chain_tuned[k][0] for k in range(4)}
+explicit_part = kept("four_rooms_explicit")
+explicit_cells = np.hypot(explicit_part["visited"], explicit_part["unvisited"])[:, 3]
+
+
+def not_halved(cells):  # rise at a discount minus half that at the one before, the largest of three
+    rise = cells[:, 10] - cells[:, 0]
+    return (rise[1:] - rise[:-1] / 2).max(0)
+
+
 ledger.check(
     "implicit:fig-3",
-    "Four rooms: the larger the internal discount, the less the offset is felt",
-    measured=rises,
-    criterion=ordering("rise of the residual over the cells, γ̂", [".975", ".95", ".9", ".8"]),
-    control=control("the chain, whose twenty seeds saw every state", chain_rises),
+    "Four rooms: each halving of 1 − γ̂ at least halves the rise with the offset",
+    measured=not_halved(tuned_cells),
+    criterion=confident("rise at the next γ̂ − half the rise, the largest of three", at_most=0.0),
+    control=control("explicit learners from the same starts", not_halved(explicit_cells)),
     expected="reproduced",
     claim="experiment",
     show="card",
     seeds=range(20),
     rtol=1e-3,
 )
-rooms_tuned = [best("four_rooms", "implicit", k) for k in range(4)]
+implicit_rooms = np.stack([best("four_rooms", "implicit", k) for k in range(4)])
+explicit_rooms = np.stack([best("four_rooms", "explicit", k) for k in range(4)])
 
 
-def surplus(a, b):  # mean paired difference in standard errors
-    return (a - b).mean() / ((a - b).std(ddof=1) / math.sqrt(20))
+def loses(worse, better, offset):  # beyond what the explicit learners from the same starts lose
+    lost = [runs[worse, offset] - runs[better, offset] for runs in (implicit_rooms, explicit_rooms)]
+    gap = lost[0] - lost[1]
+    return gap.mean() / (gap.std(ddof=1) / math.sqrt(20))
 
 
 ledger.check(
     "implicit:claim-best-eta",
-    "The best discount need not be γ (four rooms, c = 0: .8 beats .9), nor the largest (chain: .9 beats .975)",
-    measured=[
-        surplus(rooms_tuned[1][0], rooms_tuned[0][0]),
-        surplus(chain_tuned[3][10], chain_tuned[1][10]),
-    ],
-    criterion=at_least("mean paired difference / standard error", 3.0, signed=True),
-    control=control("four rooms, c = 1", surplus(rooms_tuned[1][10], rooms_tuned[0][10])),
+    "Four rooms: .95 beats the true .9 at c = 1, and at c = 0 the largest, .975",
+    measured=[loses(1, 2, 10), loses(3, 2, 0)],
+    criterion=at_least("mean loss beyond that of the explicit learner / standard error", 3.0, signed=True),
+    control=control(".8 against .9 at c = 0, which is a matter of the start", loses(1, 0, 0)),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
@@ -884,6 +917,12 @@ ledger.check(
 )
 
 # %% [markdown]
+# Not everything in this figure is learning. At $c=0$ in four rooms .8 beats the true .9, but by no more than the *explicit* learners that start from the
+# weights of .8 beat those that start from the weights of .9. A larger $\hat\gamma$ makes larger random values at the start, and undrawn cells
+# keep part of them. The row below the card takes this off: what the explicit learner loses by a start is subtracted. Then .8 against .9 is a draw, and the control;
+# what stays is that .95 beats .9 where the offset is large and .975 where there is none. In the chain .9 is ahead of .975 at the marked steps, but the marked step at .975
+# is not the best one, and at the best one 20 seeds do not decide.
+#
 # How fast does the largest usable step fall? $P$'s leading eigenvalue is $d\,c_v(1-\hat\gamma)^{-2}$, and SGD stays stable
 # only if step times curvature stays below two. So each halving of $1-\hat\gamma$ should cost two octaves. On the chain, with
 # steps half an octave apart, it does.
@@ -987,6 +1026,16 @@ def over_the_grid(domain, kind, discount):  # residual at every step over the sm
     return means / means.min()
 
 
+elsewhere = {
+    "implicit:fig-4": ("the largest step", over_the_grid("chain", "explicit", 2)[-1]),
+    "implicit:fig-5": ("either end of the grid", over_the_grid("four_rooms", "explicit", 2)[[0, -1]]),
+} | {
+    id: (
+        "γ̂ = .975 with the step marked for .8",
+        over_the_grid(domain, "implicit", 3)[marked[domain, "implicit"][0]],
+    )
+    for id, domain in (("implicit:fig-7", "chain"), ("implicit:fig-8", "four_rooms"))
+}
 for domain, kind, id, title in (
     ("chain", "explicit", "implicit:fig-4", "Chain, explicit"),
     ("four_rooms", "explicit", "implicit:fig-5", "Four rooms, explicit"),
@@ -995,26 +1044,33 @@ for domain, kind, id, title in (
 ):
     taken = [2] if kind == "explicit" else range(4)
     at_marked = [over_the_grid(domain, kind, k)[marked[domain, kind][k]] for k in taken]
-    far = over_the_grid(domain, kind, taken[0])[-1 if id == "implicit:fig-4" else 0]
+    breaks, far = elsewhere[id]
     ledger.check(
         id,
         f"{title}: the step marked best is among the best of the grid",
         measured=at_marked,
         criterion=at_most("mean residual there / smallest on the grid", 1.25),
-        control=control("one end of the grid", far),
+        control=control(breaks, far),
         expected="reproduced",
         claim="experiment",
         seeds=range(20),
         rtol=1e-3,
     )
-car_means = car["explicit"][0].mean((-2, -1))
-car_untrained = kept("mountain_car_explicit_3_offsets_part_3")["norm"][0].mean()
+
+# %% tags=["hide-input"]
+car_curves = {
+    "explicit": kept("mountain_car_explicit_3_offsets_part_3")["norm"][:, 0],
+    "implicit": kept("mountain_car_implicit_best_3_offsets_part_4")["norm"][:, 0, 0],
+}  # at steps 0, 10, 20, 50, 100, 200, 300
+car_means = car_curves["explicit"].mean((-2, -1))
 ledger.check(
     "implicit:fig-6",
     "Mountain car, explicit: every step of the grid ends within a quarter of the best",
-    measured=car_means / car_means.min(),
+    measured=car_means[-1] / car_means[-1].min(),
     criterion=at_most("mean residual at a step / smallest on the grid", 1.25),
-    control=control("before training", car_untrained / car_means.min()),
+    control=control(
+        "after 10 of the 300 steps, the four smaller steps", car_means[1, :4] / car_means[1].min()
+    ),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
@@ -1125,26 +1181,44 @@ axes[0].legend(fontsize=8)
 plt.show()
 
 # %% tags=["hide-input"]
-far_off = explicit_ratio["four_rooms"][0]
-assert far_off > 2 and explicit_ratio["four_rooms"][2] < 1
+assert explicit_ratio["four_rooms"][0] > 2 and explicit_ratio["four_rooms"][2] < 1
+untrained = {}  # four actions over one at step 0, offsets 0, 0.5 and 1, at the largest discount
+for domain, four, one in (
+    ("chain", "chain_implicit_4_actions", "chain_implicit"),
+    ("four_rooms", "four_rooms_implicit_4_actions_best_3_offsets", "four_rooms_implicit_part_4"),
+):
+    first, second = kept(four)["norm"][0, 3, 0].mean(-1), kept(one)["norm"][0, -1, 0].mean(-1)
+    untrained[domain] = (first[[0, 5, 10]] if len(first) == 11 else first) / second[[0, 5, 10]]
 for domain, id in (("chain", "implicit:fig-13"), ("four_rooms", "implicit:fig-14")):
     ledger.check(
         id,
         f"{domain.replace('_', ' ').capitalize()}: four latent actions end within a factor 1.4 of one",
         measured=np.abs(np.log(ratios[domain])),
         criterion=at_most("|ln(mean residual, four actions / one action)|", math.log(1.4)),
-        control=control("the explicit learner in four rooms, offset 0", abs(math.log(far_off))),
+        control=control(
+            "before training, γ̂ = .975, offsets 0 and 0.5", np.abs(np.log(untrained[domain][:2]))
+        ),
         expected="reproduced",
         claim="experiment",
         seeds=range(20),
         rtol=1e-3,
     )
+
+# %% tags=["hide-input"]
 ledger.check(
     "implicit:fig-10",
     "Chain, explicit: the start of four actions changes nothing",
     measured=np.abs(np.log(explicit_ratio["chain"])),
     criterion=at_most("|ln(mean residual, start of four actions / of one)|", 0.05),
-    control=control("four rooms, offset 0", abs(math.log(far_off))),
+    control=control(
+        "before training",
+        np.abs(
+            np.log(
+                kept("chain_explicit_4_actions")["norm"][0, 2, 1, [0, 5, 10]].mean(-1)
+                / kept("chain_explicit")["norm"][0, 2, 1, [0, 5, 10]].mean(-1)
+            )
+        ),
+    ),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
@@ -1157,7 +1231,8 @@ ledger.check(
     measured=explicit_four["four_rooms"][2] - explicit_four["four_rooms"][0],
     criterion=confident("rise of the final residual from c = 0 to c = 1", at_least=20.0),
     control=control(
-        "four latent actions", four_actions["four_rooms"][2, 2] - four_actions["four_rooms"][2, 0]
+        "the implicit learner with four latent actions",
+        four_actions["four_rooms"][2, 2] - four_actions["four_rooms"][2, 0],
     ),
     expected="reproduced",
     claim="experiment",
@@ -1173,10 +1248,10 @@ ledger.check(
     },
     criterion=ordering("rise of the final residual, four actions", ["implicit", "explicit"]),
     control=control(
-        "the chain, whose twenty seeds saw every state",
+        "explicit against explicit: the start of one action in the implicit learner's place",
         {
-            "implicit": four_actions["chain"][2, 2] - four_actions["chain"][2, 0],
-            "explicit": explicit_four["chain"][2] - explicit_four["chain"][0],
+            "implicit": best("four_rooms", "explicit")[10] - best("four_rooms", "explicit")[0],
+            "explicit": explicit_four["four_rooms"][2] - explicit_four["four_rooms"][0],
         },
     ),
     expected="reproduced",
@@ -1234,9 +1309,8 @@ ledger.check(
     - 3 * (own_best["implicit"][2] - own_best["implicit"][0]),
     criterion=confident("rise of the explicit minus three times that of the implicit residual", at_least=1.0),
     control=control(
-        "the chain as described",
-        (described["chain", "explicit"][1, 2] - described["chain", "explicit"][1, 0])
-        - 3 * (described["chain", "implicit"][2, 2] - described["chain", "implicit"][2, 0]),
+        "internal discount zero, which is the explicit learner, in the place of the implicit one",
+        -2 * (own_best["explicit"][2] - own_best["explicit"][0]),
     ),
     expected="reproduced",
     claim="experiment",
@@ -1280,7 +1354,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The residual falls with $c$ because everything falls, noise included, and the two learners stay within a factor of 1.2 of each other
+# The residual falls with $c$ because everything falls, noise included, and the two learners end within a factor of 1.2 of each other
 # ({numref}`fig-value-learning-offsets`). Radial features overlap: a step at one state moves its neighbours, so the explicit
 # learner already generalizes, and there are no cells that are never touched. This agrees with the explanation above; it is no proof of it.
 
@@ -1292,21 +1366,24 @@ ledger.check(
     measured=np.abs(np.log(car_ratio)),
     criterion=at_most("|ln(mean residual implicit / explicit)|, three offsets", math.log(1.2)),
     control=control(
-        "four rooms, offset 1",
-        abs(math.log(best("four_rooms", "implicit")[10].mean() / best("four_rooms", "explicit")[10].mean())),
+        "after 10 of the 300 steps, γ̂ = .975",
+        np.abs(np.log(car_curves["implicit"][1].mean(-1) / car_curves["explicit"][1, 5].mean(-1))),
     ),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
     rtol=2e-2,
 )
-car_four = kept("mountain_car_explicit_4_actions_best_3_offsets_part_3")["norm"][-1][0, 0].mean(-1)
+car_four_curve = kept("mountain_car_explicit_4_actions_best_3_offsets_part_3")["norm"][:, 0, 0]
 ledger.check(
     "implicit:fig-12",
     "Mountain car, explicit: the start of four actions changes little",
-    measured=np.abs(np.log(car_four / car["explicit"][0, 5].mean(-1))),
+    measured=np.abs(np.log(car_four_curve[-1].mean(-1) / car["explicit"][0, 5].mean(-1))),
     criterion=at_most("|ln(mean residual, start of four actions / of one)|", 0.05),
-    control=control("four rooms, offset 0", abs(math.log(far_off))),
+    control=control(
+        "before training, offset 1",
+        abs(math.log(car_four_curve[0, 2].mean() / car_curves["explicit"][0, 5, 2].mean())),
+    ),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
@@ -1358,27 +1435,29 @@ def spread_over_offsets(medians):
 chain_medians = [
     np.median(chain_kept[kind]["ratio"][2, marked["chain", kind][2]], -1) for kind in ("explicit", "implicit")
 ]
+twenty = list(range(20))
+at_first = learning.run_grid(  # one vanishing step
+    "implicit",
+    learning.chain_problem(run, twenty),
+    learning.latent_start(run, twenty, 11),
+    learning.batches(run, twenty, 50, steps=1),
+    learning.grid([1e-9], [0.95], [-0.74, 1.0]),
+)
 ledger.check(
     "implicit:fig-17",
     "Chain, end of training: the moment ratio varies by less than a tenth over the offsets",
     measured=[spread_over_offsets(medians) for medians in chain_medians],
     criterion=at_most("largest / smallest median over the offsets − 1, explicit and implicit", 0.1),
-    control=control("four rooms, explicit", spread_over_offsets(rooms_ratio)),
+    control=control(
+        "implicit, before training, from the offset that cancels the ones",
+        spread_over_offsets(at_first.ratio.median(-1).values),
+    ),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
     rtol=1e-2,
 )
-twenty = list(range(20))
-signs = learning.chain_problem(run, twenty)
-signs_start = learning.latent_start(run, twenty, 11)
-untrained = learning.run_grid(
-    "implicit",
-    signs,
-    signs_start,
-    learning.batches(run, twenty, 50, steps=1),
-    learning.grid([1e-9], [0.95], [-0.74, 1.0]),
-).bound.log()
+cancelled = at_first.bound.log()
 trained_bound = np.log(chain_kept["implicit"]["bound"][2, 2])
 ledger.check(
     "implicit:fig-16",
@@ -1387,7 +1466,7 @@ ledger.check(
     criterion=exponent("the mean of ln(bound at c = 1) − ln(bound at c = 0)", 0.0, neighbours=[-2.0, 2.0]),
     control=control(
         "before training, from the offset that cancels the ones",
-        statistics.mean_interval(untrained[1] - untrained[0]),
+        statistics.mean_interval(cancelled[1] - cancelled[0]),
     ),
     expected="partly",
     claim="experiment",
@@ -1399,7 +1478,7 @@ ledger.check(
 
 # %% [markdown]
 # The plots are inconclusive because they are taken at the end, where signs are mixed. At the start all residuals have one
-# sign, the offset makes them more equal, and the bound falls; that is the control of the second row.
+# sign once the offset exceeds the one that cancels their mean, it makes them more equal, and ratio and bound fall; these are the controls of the two rows.
 #
 # ## What this does not show
 #
@@ -1561,16 +1640,14 @@ ledger.check(
     control=control("the reward 1 paid on the way", ((earned.mean(-1) - wrong).abs() / errors).amax()),
     expected="holds",
 )
-old, new = slice_of["four_rooms"]
-recomputed = new.norm[-1, 0].numpy() / old[-1, 5, : len(kept_seeds)] - 1
+old = kept("four_rooms_implicit_part_3")["norm"][-1, 0, 3, :, : len(kept_seeds)]  # (offsets, seeds)
+again = new.record.norm[-1, 0].numpy()
 ledger.check(
     "implicit:beyond-kept-slice",
     "A slice of the kept results, computed again, agrees",
-    measured=np.abs(recomputed),
+    measured=np.abs(again / old[5] - 1),
     criterion=at_most("relative difference of the final residual, four rooms, c = 0.5", 1e-4),
-    control=control(
-        "the neighbouring offset", np.abs(new.norm[-1, 0].numpy() / old[-1, 6, : len(kept_seeds)] - 1)
-    ),
+    control=control("the neighbouring offset", np.abs(again / old[6] - 1)),
     expected="holds",
     seeds=kept_seeds,
     noise=1e-4,
