@@ -604,7 +604,12 @@ ledger.check(
 # (ii) If $\theta_0$ has the Cauchy law of scale $s_0$ (density $\frac1\pi\frac{s_0}{s_0^2+\theta^2}$), then $\theta_k$
 # has exactly the Cauchy law of scale $s_k$,
 #
-# $$s_{k+1}=s_k+\frac{\eta_k}{s_k},\qquad s_k^2\ge s_0^2+2\sum_{j<k}\eta_j ,$$ (eq-empirical-fisher-scale)
+# $$
+# \begin{aligned}
+# s_{k+1}&=s_k+\frac{\eta_k}{s_k},\\
+# s_k^2&\ge s_0^2+2\sum_{j<k}\eta_j ,
+# \end{aligned}
+# $$ (eq-empirical-fisher-scale)
 #
 # and $s_k$ is the median of $|\theta_k|$.
 # :::

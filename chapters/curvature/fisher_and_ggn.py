@@ -213,8 +213,9 @@ def sandwich(theta, inner, f=network):  # mean of J' inner J
 #
 # $$
 # \begin{aligned}
-# \mathrm{KL}\bigl(q(x,y)\,&\|\,q(x)\,p(y\mid x,\theta)\bigr)\\
-# &=\mathbb E_{q(x)}\,\mathrm{KL}\bigl(q(y\mid x)\,\|\,p(y\mid x,\theta)\bigr).
+# &\mathrm{KL}\bigl(q(x,y)\,\|\,q(x)\,p(y\mid x,\theta)\bigr)\\
+# &\ =\mathbb E_{q(x)}\,\mathrm{KL}\bigl(q(y\mid x)\\
+# &\qquad\qquad\quad\|\,p(y\mid x,\theta)\bigr).
 # \end{aligned}
 # $$ (eq-fisher-kl)
 #
@@ -399,7 +400,12 @@ ledger.check(
 #
 # As an update, with a little *damping* $\lambda$ for directions in which $F$ is nearly zero:
 #
-# $$\theta_{k+1}=\theta_k-\eta\,(F(\theta_k)+\lambda I)^{-1}\nabla\mathcal L(\theta_k).$$ (eq-fisher-update)
+# $$
+# \begin{aligned}
+# \theta_{k+1}&=\theta_k\\
+# &\quad-\eta\,(F(\theta_k)+\lambda I)^{-1}\nabla\mathcal L(\theta_k).
+# \end{aligned}
+# $$ (eq-fisher-update)
 #
 # Written out with the whole matrix, and the same step with the library's operator, which never forms it:
 
@@ -814,7 +820,8 @@ ledger.check(
 #
 # $$
 # \begin{aligned}
-# M_k(\delta)&=\mathcal L(\theta_k)+\nabla\mathcal L(\theta_k)^\top\delta+\tfrac12\delta^\top C_k\delta,\\
+# M_k(\delta)&=\mathcal L(\theta_k)+\nabla\mathcal L(\theta_k)^\top\delta\\
+# &\quad+\tfrac12\delta^\top C_k\delta,\\
 # \delta_k^\star&=-C_k^{-1}\nabla\mathcal L(\theta_k).
 # \end{aligned}
 # $$ (eq-fisher-model)

@@ -354,7 +354,8 @@ ledger.check(
 #
 # $$
 # \begin{aligned}
-# \mathcal L(\theta)&\le\mathcal L^\star(cy^\star)+\lVert\theta_S-\hat\omega_c\rVert\,\lVert\nabla\mathcal L(\theta)\rVert,\\
+# \mathcal L(\theta)&\le\mathcal L^\star(cy^\star)\\
+# &\quad+\lVert\theta_S-\hat\omega_c\rVert\,\lVert\nabla\mathcal L(\theta)\rVert,\\
 # \mathcal L^\star(q)&=\frac1n\sum_i\ell_i(q_i).
 # \end{aligned}
 # $$ (eq-data-architecture-alignment-key)
@@ -637,7 +638,12 @@ ledger.check(
 # so no $\theta$ fits; the least possible loss is $8/9$, that of the constant $1/3$. But the Jacobian is a $3\times3$
 # matrix, and with $\operatorname{sech}^2$ written as $s_x=1-\tanh^2(ux+b)$,
 #
-# $$\det J=w^2s_{-1}s_0s_1\,\sinh(2b)\,\bigl(1-\cosh2u\bigr).$$ (eq-data-architecture-alignment-det)
+# $$
+# \begin{aligned}
+# \det J&=w^2s_{-1}s_0s_1\,\sinh(2b)\\
+# &\quad\times\bigl(1-\cosh2u\bigr).
+# \end{aligned}
+# $$ (eq-data-architecture-alignment-det)
 #
 # It vanishes only where $w$, $u$ or $b$ is zero. Everywhere else **every label vector is aligned**. Gradient
 # descent from $(\frac12,\frac12,\frac12)$ shrinks $u$ by a factor at each step, never to zero. In 64 bits $J$ becomes singular; we run it with 300 digits.
