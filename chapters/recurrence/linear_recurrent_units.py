@@ -1630,7 +1630,8 @@ figures.numbers(
 # %% [markdown]
 # The source's own ladder, on the Long Range Arena with six blocks, takes one to thirty hours a run on an A100, and its data
 # cannot be had here. Its numbers, from colour images and from longer lists, stand beside ours for the direction of each
-# step, not for the size.
+# step, not for the size. The three rows on lists below were written after the runs had been seen: they record what was
+# found, and do not test a prediction.
 
 
 # %% tags=["hide-input"]
@@ -1709,7 +1710,9 @@ ledger.check(
     "On digits the LRU is not more than two points behind S4D-Lin",
     measured=step_up("pixel-mnist", "s4d-lin", "lru"),
     criterion=confident("accuracy lru − s4d-lin (points)", at_least=-2.0, level=0.95),
-    control=control("the tanh network in its place", step_up("pixel-mnist", "s4d-lin", "tanh")),
+    control=control(
+        "a start inside radius 0.9 in its place", step_up("pixel-mnist", "s4d-lin", "stable-0-9")
+    ),
     claim="experiment",
     expected="reproduced",
 )
@@ -1766,6 +1769,8 @@ for id, statement, hours, part, stand_in in (
 # **What can be left out?** Four smaller claims of the source can be put to the same test on digits: that a normalizer
 # computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
 # costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
+# Five seeds left the first of them open at our margin of two points; it is judged on twenty others. The two rows about
+# what *gains* were written after the runs had been seen.
 #
 # :::{admonition} Predict first
 # :class: tip
@@ -1815,33 +1820,21 @@ fresh = {  # the seeds that no other part has seen
     rung: 100 * torch.tensor(both_normalizers[f"{rung}_accuracy"])[5:, -1]
     for rung in ("lru", "lru_recomputed")
 }
-ledger.check(
-    "thesis:exp-gamma-recomputed",
-    "On digits a recomputed normalizer is not two points behind a trained one",
-    measured=fresh["lru_recomputed"] - fresh["lru"],
-    criterion=confident("accuracy recomputed − trained (points)", at_least=-2.0, level=0.95),
-    control=control("the tanh network in its place", step_up("pixel-mnist", "lru", "tanh")),
-    claim="experiment",
-    expected="reproduced",
-)
-ledger.check(
-    "thesis:exp-simplified-input-matrix",
-    "On digits S4D with Δ in place of g is not two points behind",
-    measured=step_up("pixel-mnist", "s4d-lin", "s4d-euler"),
-    criterion=confident("accuracy Δ − g (points)", at_least=-2.0, level=0.95),
-    control=control("the tanh network in its place", step_up("pixel-mnist", "s4d-lin", "tanh")),
-    claim="experiment",
-    expected="reproduced",
-)
-ledger.check(
-    "thesis:exp-untied-step",
-    "On digits S4D with a second step for the input is not two points behind",
-    measured=step_up("pixel-mnist", "s4d-lin", "s4d-untied"),
-    criterion=confident("accuracy untied − tied (points)", at_least=-2.0, level=0.95),
-    control=control("the tanh network in its place", step_up("pixel-mnist", "s4d-lin", "tanh")),
-    claim="experiment",
-    expected="reproduced",
-)
+small_radius = ("a start inside radius 0.9 in its place", step_up("pixel-mnist", "s4d-lin", "stable-0-9"))
+for id, statement, gained, difference, broken in (
+    ("gamma-recomputed", "On digits a recomputed normalizer is not two points behind a trained one", fresh["lru_recomputed"] - fresh["lru"], "recomputed − trained", ("neither ring nor normalizer", step_up("pixel-mnist", "lru", "stable"))),
+    ("simplified-input-matrix", "On digits S4D with Δ in place of g is not two points behind", step_up("pixel-mnist", "s4d-lin", "s4d-euler"), "Δ − g", small_radius),
+    ("untied-step", "On digits S4D with a second step for the input is not two points behind", step_up("pixel-mnist", "s4d-lin", "s4d-untied"), "untied − tied", small_radius),
+):  # fmt: skip
+    ledger.check(
+        f"thesis:exp-{id}",
+        statement,
+        measured=gained,
+        criterion=confident(f"accuracy {difference} (points)", at_least=-2.0, level=0.95),
+        control=control(*broken),
+        claim="experiment",
+        expected="reproduced",
+    )
 
 # %% tags=["hide-input"]
 ledger.check(
