@@ -68,7 +68,7 @@ def smoke() -> bool:
         for name in chapters(ROOT):
             script = ROOT / "chapters" / f"{name}.py"
             out = Path(folder) / name.replace("/", "-")
-            command = (PYTHON, "-m", "learning_dynamics.run", script, "--scale", "smoke", "--out", out)
+            command = (PYTHON, "-m", "learning_dynamics", script, "--scale", "smoke", "--out", out)
             passed &= call(*command, "--seed", str(SMOKE_SEED), cwd=Path(folder))
     return passed
 

@@ -48,7 +48,8 @@ import torch
 from scipy.optimize import brentq
 from torch.nn.functional import cross_entropy
 
-from learning_dynamics import data, ensembles, figures, image_training, results, runs
+from learning_dynamics import data, ensembles, figures, results, rules, runs
+from learning_dynamics.experiments.gauss_newton_steps import image_training
 from learning_dynamics.ledger import (
     Ledger,
     at_most,
@@ -62,7 +63,8 @@ from learning_dynamics.ledger import (
     ordering,
 )
 from learning_dynamics.models import SmallCNN
-from learning_dynamics.optimizers import NGN, Averaged, GradientDescent, NGNRule, ngn_step_size
+from learning_dynamics.optimizers import NGN
+from learning_dynamics.rules import Averaged, GradientDescent, ngn_step_size
 from learning_dynamics.statistics import mean_interval
 
 figures.use_style()
@@ -612,7 +614,7 @@ def plain(curvatures, c):  # quadratic plus constant: loss and gradient
 
 
 def settle(curvatures, c, cap, begin, steps):
-    rule = NGNRule(cap)
+    rule = rules.NGN(cap)
     path = ensembles.iterate(
         rule, plain(curvatures, c), begin, steps, record=[steps], watch=lambda state: state.step_size
     )
@@ -687,7 +689,7 @@ ledger.check(
     control=control("another constant in the loss than in the formula", far_and_near(1.01)),
     expected="holds",
 )
-rule = NGNRule(ratios, lower_bound=0.5)
+rule = rules.NGN(ratios, lower_bound=0.5)
 repaired = ensembles.iterate(rule, plain(spectrum, 0.5), starts, 1000, record=[1000]).last
 ledger.check(
     "thesis:beyond-ngn-lower-bound",
@@ -723,8 +725,8 @@ def along(rule, c):
     )
 
 
-zero_run = along(NGNRule(hyper), 0.0)
-plus_run = along(NGNRule(hyper), 0.05)
+zero_run = along(rules.NGN(hyper), 0.0)
+plus_run = along(rules.NGN(hyper), 0.05)
 gd_run = ensembles.iterate(GradientDescent(hyper), plain(pair, 0.0), two, steps, record=[steps])
 
 
@@ -1120,7 +1122,7 @@ begin = 3 * torch.ones(d, **like)
 caps = etas_max[:8]  # (caps, 1, 1)
 wide_start = begin.expand(len(caps), len(seeds), d)
 constant = ensembles.iterate(
-    Averaged(NGNRule(caps)), one_sample, wide_start, K, record=[K], watch=lambda state: state.mean
+    Averaged(rules.NGN(caps)), one_sample, wide_start, K, record=[K], watch=lambda state: state.mean
 )
 plain_sgd = ensembles.iterate(
     Averaged(GradientDescent(caps)), one_sample, wide_start, K, record=[K], watch=lambda state: state.mean
@@ -1175,7 +1177,7 @@ def slowing(make):
     )  # (checkpoints, caps, seeds)
 
 
-slow_ngn, slow_sgd = slowing(NGNRule), slowing(GradientDescent)
+slow_ngn, slow_sgd = slowing(rules.NGN), slowing(GradientDescent)
 slow_bounds = [decreasing_bound(first_caps[:, 0, 0], steps) for steps in checkpoints]
 counts = torch.arange(1, run.pick(smoke=10_001, book=100_001, paper=100_001), **like)
 start_caps = torch.tensor([1e-6, 0.1, 0.51, 1.0, 10.0, 100.0], **like)
@@ -1325,7 +1327,7 @@ def slope_bottom(theta, k, G=1 / (0.01 * 2000)):  # L = 1, start 1, 2000 steps
 
 def share_of_bound(oracle):  # one sample, minimum zero: the first term alone
     path = ensembles.iterate(
-        Averaged(NGNRule(slope_cap)),
+        Averaged(rules.NGN(slope_cap)),
         oracle,
         torch.ones(1, 1, **like),
         2000,
@@ -1420,7 +1422,7 @@ def sampled(theta, k):
 
 
 robust_start = torch.zeros(len(small_caps), len(seeds), 4, **like)
-robust_run = ensembles.iterate(NGNRule(small_caps), sampled, robust_start, K, record=range(0, K, 5))
+robust_run = ensembles.iterate(rules.NGN(small_caps), sampled, robust_start, K, record=range(0, K, 5))
 gradient_square = mean_gradient(robust_run.values).square().sum(-1).mean(0)  # (caps, seeds)
 initial = robust(robust_start[0, 0], slopes_a, shift_b)[0].mean()
 caps_1 = small_caps[:, 0, 0]
@@ -1444,7 +1446,7 @@ def lonely(theta, k):  # ln(1 + theta^2) + 1, L = 2
 def alone_ratio(oracle, L, rho, start, steps=K):  # mean squared gradient over the bound; one sample, no noise
     cap = torch.tensor(rho, **like)[:, None] / L
     begin = torch.full((len(rho), 1), start, **like)
-    path = ensembles.iterate(NGNRule(cap), oracle, begin, steps, record=range(steps))
+    path = ensembles.iterate(rules.NGN(cap), oracle, begin, steps, record=range(steps))
     mean_square = oracle(path.values, 0)[1][..., 0].square().mean(0)
     height = oracle(begin, 0)[0] - oracle(0 * begin, 0)[0]
     return mean_square / nonconvex_bound(height, cap[:, 0], L, steps, 0.0)
@@ -1455,7 +1457,7 @@ def at_rest_ratio():  # two parabolas with minima at 1 and -1, on a large consta
         away = theta - 2.0 * (rows30[k][:, None] % 2) + 1
         return away[..., 0] ** 2 / 2 + 1e6, away
 
-    path = ensembles.iterate(NGNRule(0.5), sampled, torch.zeros(len(seeds), 1, **like), K, record=range(K))
+    path = ensembles.iterate(rules.NGN(0.5), sampled, torch.zeros(len(seeds), 1, **like), K, record=range(K))
     return upper_end(path.values[..., 0].square().mean(0)[None], nonconvex_bound(0.0, 0.5, 1.0, K, 1.0))
 
 
@@ -1578,7 +1580,12 @@ wine_start = 2 * torch.stack(
 wine_start = wine_start.expand(len(wine_caps), -1, -1)
 shown = [*range(20), *range(20, wine_steps + 1, 10)]
 wine_ngn = ensembles.iterate(
-    NGNRule(wine_caps), wine_oracle, wine_start, wine_steps, record=shown, watch=lambda state: state.step_size
+    rules.NGN(wine_caps),
+    wine_oracle,
+    wine_start,
+    wine_steps,
+    record=shown,
+    watch=lambda state: state.step_size,
 )
 wine_gd = ensembles.iterate(GradientDescent(wine_caps), wine_oracle, wine_start, wine_steps, record=shown)
 solution = ensembles.iterate(
@@ -1688,7 +1695,7 @@ fits = {
             make(lambda k: grid / (k + 1)), regression, far_away, regression_steps, record=marks
         ).values
     )
-    for name, make in (("NGN", NGNRule), ("SGD", GradientDescent))
+    for name, make in (("NGN", rules.NGN), ("SGD", GradientDescent))
 }
 finals = {name: gap[-1] for name, gap in fits.items()}
 best = {name: int(gap.mean(1).argmin()) for name, gap in finals.items()}
@@ -1931,7 +1938,7 @@ figures.comparison(
     name="data",
     rtol=0.05,
 )
-reach = "python -m learning_dynamics.image_training --network resnet18 --device cuda --epochs 30 --seeds 3"
+reach = "python -m learning_dynamics.experiments.gauss_newton_steps.image_training --network resnet18 --device cuda --epochs 30 --seeds 3"
 ledger.out_of_reach(
     "thesis:fig-41",
     "CIFAR-10 with a ResNet-18: NGN is faster than tuned SGD and less sensitive",
@@ -1983,13 +1990,13 @@ threshold = 2 * (1 + betas) / (1 - betas)
 
 
 def near_minimum(share):
-    rule = NGNRule(share * threshold, momentum=betas)
+    rule = rules.NGN(share * threshold, momentum=betas)
     one = torch.ones(1, **like)
     close = torch.full((3, 1), 1e-3, **like)
     return ensembles.iterate(rule, plain(one, 1.0), close, 1000, record=[1000]).last[:, 0].square() / 2
 
 
-ten_fold = NGNRule(10 * threshold[2:], momentum=betas[2:])
+ten_fold = rules.NGN(10 * threshold[2:], momentum=betas[2:])
 wandering = ensembles.iterate(
     ten_fold,
     plain(torch.ones(1, **like), 1.0),
@@ -2163,7 +2170,7 @@ def by_hand(steps, power=0.5):  # the algorithm of the source with its weighted 
     return torch.stack([theta, total / weights])
 
 
-rule = Averaged(NGNRule(lambda k: 10 / math.sqrt(k + 1)), weight=lambda k: (k + 1) ** -0.5)
+rule = Averaged(rules.NGN(lambda k: 10 / math.sqrt(k + 1)), weight=lambda k: (k + 1) ** -0.5)
 library = ensembles.iterate(
     rule,
     lambda theta, k: losses(theta, draws[k, :1]),

@@ -50,18 +50,10 @@ import torch
 from scipy.optimize import brentq, root
 from torch.nn.functional import softplus
 
-from learning_dynamics import ensembles, figures, optimizers, results, runs, statistics
-from learning_dynamics import step_size_comparison as comparison
-from learning_dynamics.finite_sums import LogisticSum, QuadraticSum
-from learning_dynamics.ledger import (
-    Ledger,
-    at_most,
-    confident,
-    control,
-    identity,
-    inequality,
-    ordering,
-)
+from learning_dynamics import ensembles, figures, optimizers, results, rules, runs, statistics
+from learning_dynamics.adaptivity.finite_sums import LogisticSum, QuadraticSum
+from learning_dynamics.experiments.polyak_steps import step_size_comparison as comparison
+from learning_dynamics.ledger import Ledger, at_most, confident, control, identity, inequality, ordering
 
 figures.use_style()
 run = runs.Run("adaptivity/polyak_steps", scale=SCALE, device=DEVICE, seed=SEED)
@@ -88,7 +80,7 @@ def root_growth(k):
     return math.sqrt(k + 1)
 
 
-decreasing_sps = optimizers.SPSRule(cap=math.inf, c=root_growth)
+decreasing_sps = rules.SPS(cap=math.inf, c=root_growth)
 fixed_draws = ((torch.arange(400, **like) * 0.6180339887498949 + 0.5) % 1 >= 0.5).long()[:, None]
 paths = {
     name: ensembles.iterate(
@@ -98,7 +90,7 @@ paths = {
         400,
         range(401),
     ).values[:, 0, 0, 0]
-    for name, rule in {"DecSPS": optimizers.DecSPSRule(), "SPS": decreasing_sps}.items()
+    for name, rule in {"DecSPS": rules.DecSPS(), "SPS": decreasing_sps}.items()
 }
 fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.2))
 x = torch.linspace(-2.2, 2.2, 201, **like)
@@ -290,8 +282,8 @@ def ten_steps(method, rule, cap=10.0):  # largest difference between the library
     return (library - by_hand).abs().max()
 
 
-assert ten_steps("DecSPS", optimizers.DecSPSRule(cap=10.0)) < 1e-14
-assert ten_steps("SPS", optimizers.SPSRule(cap=10.0, c=root_growth)) < 1e-14
+assert ten_steps("DecSPS", rules.DecSPS(cap=10.0)) < 1e-14
+assert ten_steps("SPS", rules.SPS(cap=10.0, c=root_growth)) < 1e-14
 
 # %% [markdown]
 # ### If the samples agree
@@ -426,7 +418,7 @@ def sps_slack(problem, own, start, caps, c=1.0, floor=1.0, least=1.0):
     """Right minus left side of step 4 and of the second bound; floor and least multiply constants for the control."""
     star = problem.minimizer()
     price = problem.oracle(star[None])[0] - own.mean()
-    rule = optimizers.SPSRule(caps, c=c, lower_bound=lambda k: own[sequences[:, k, 0]][:, None, None])
+    rule = rules.SPS(caps, c=c, lower_bound=lambda k: own[sequences[:, k, 0]][:, None, None])
     path, _ = every_sequence(problem, rule, star + start)
     away = (path - star).square().sum(-1).mean(1)
     eta_max = caps[:, 0]
@@ -491,7 +483,7 @@ each = torch.arange(9)[:, None]
 
 
 def one_step(c):  # distance to the minimum of the sample after one step from zero, relative
-    rule = optimizers.SPSRule(cap=1e6, c=c)
+    rule = rules.SPS(cap=1e6, c=c)
     theta0 = torch.zeros(9, 1, 3, **like)
     moved = ensembles.iterate(rule, lambda theta, k: straight.oracle(theta, each), theta0, 1, [1]).last[:, 0]
     return (moved - straight.centers).norm(dim=-1) / straight.centers.norm(dim=-1)
@@ -680,7 +672,7 @@ ledger.check(
     criterion=identity("𝔼θ_k and 𝔼θ_k² minus the recursions, all sequences", size=10.0),
     control=control(
         "DecSPS at curvature ratio 5, last step",
-        (moments(optimizers.DecSPSRule()) - law)[:, -1, 2],
+        (moments(rules.DecSPS()) - law)[:, -1, 2],
     ),
     expected="holds",
     show="card",
@@ -728,11 +720,11 @@ assert (address - bowls(False).minimizer()).norm() > 0.3
 # %% tags=["hide-input"]
 steps_2d, runs_2d = run.pick(smoke=300, book=10_000, paper=30_000), run.pick(smoke=8, book=60, paper=200)
 coin = torch.randint(2, (steps_2d, runs_2d, 1), generator=run.generator("coin"))
-rules_2d = {"DecSPS": optimizers.DecSPSRule(), "SPS": decreasing_sps}
+rules_2d = {"DecSPS": rules.DecSPS(), "SPS": decreasing_sps}
 settled, wandered = {}, {}
 for agree in (False, True):
     for name, rule in rules_2d.items():
-        late = optimizers.Averaged(rule, weight=lambda k: (k + 1.0) ** 3)  # counts late iterates most
+        late = rules.Averaged(rule, weight=lambda k: (k + 1.0) ** 3)  # counts late iterates most
         begin = torch.tensor([[1.5, 1.5]], **like).expand(runs_2d, 1, 2)
         found = ensembles.iterate(
             late, batches(bowls(agree), coin), begin, steps_2d, watch=lambda state: state.mean
@@ -856,11 +848,11 @@ walk_rows = {
 }
 walk_start = torch.full((walks, len(walk_caps), 3), 2.0, **like)
 walked = {
-    (name, b): record_all(wide, optimizers.DecSPSRule(walk_caps[:, None], growth=c), walk_rows[b], walk_start)
+    (name, b): record_all(wide, rules.DecSPS(walk_caps[:, None], growth=c), walk_rows[b], walk_start)
     for name, c in growths.items()
     for b in (1, 3)
 }
-plain_walk = record_all(wide, optimizers.SPSRule(walk_caps[:, None], c=root_growth), walk_rows[1], walk_start)
+plain_walk = record_all(wide, rules.SPS(walk_caps[:, None], c=root_growth), walk_rows[1], walk_start)
 
 # %% tags=["hide-input"]
 L_wide = wide.smoothness.max()
@@ -953,7 +945,7 @@ def theorem_sum(c, tilde, square, price):  # K times the right side, for K = 1, 
 
 def theorem_slack(problem, start, scale, growth, lower, first=1.0, second=1.0):
     """Right minus left side of step 6; first and second multiply the two terms, for the control."""
-    rule = optimizers.DecSPSRule(
+    rule = rules.DecSPS(
         thm_caps[:, None],
         c0=scale,
         growth=growth,
@@ -1027,12 +1019,12 @@ def rate(tilde, square, price, steps):  # right side of the corollary
     return (2 * tilde * square + 2 * price) / torch.as_tensor(steps, **like).sqrt()
 
 
-long_rules = {"DecSPS": optimizers.DecSPSRule(cap=0.1), "SPS": optimizers.SPSRule(cap=0.1, c=root_growth)}
+long_rules = {"DecSPS": rules.DecSPS(cap=0.1), "SPS": rules.SPS(cap=0.1, c=root_growth)}
 marks = ensembles.log_spaced(long_steps, per_decade=10)[1:]
 gaps, reached = {}, {}
 for name, rule in long_rules.items():
     found = ensembles.iterate(
-        optimizers.Averaged(rule),
+        rules.Averaged(rule),
         tug(five, long_draws),
         torch.full((long_runs, 1, 1), theta_star + 1, **like),
         long_steps,
@@ -1190,9 +1182,9 @@ def lifting(rule):
 ledger.check(
     "thesis:remark-4.2.2",
     "DecSPS takes the same losses in 300 dimensions as in the three that matter",
-    measured=lifting(optimizers.DecSPSRule()),
+    measured=lifting(rules.DecSPS()),
     criterion=identity("|L(lifted run) − L(run)|/L(run)", size=100.0),
-    control=control("coordinate-wise AdaGrad", lifting(optimizers.AdaGrad(0.5))),
+    control=control("coordinate-wise AdaGrad", lifting(rules.AdaGrad(0.5))),
     expected="holds",
 )
 
@@ -1390,7 +1382,7 @@ def farthest(rule, count):  # largest squared distance over the run, (runs, grid
     return (path - theta_star).square().amax(0)
 
 
-wild = farthest(optimizers.DecSPSRule(wild_caps[:, None]), 4)
+wild = farthest(rules.DecSPS(wild_caps[:, None]), 4)
 ledger.check(
     "thesis:remark-4.2.4",
     "DecSPS stays in its ball for every cap",
@@ -1400,7 +1392,7 @@ ledger.check(
         "stochastic gradient descent with η = 10; a squared radius one fiftieth smaller",
         torch.cat(
             [
-                1 - farthest(optimizers.GradientDescent(lambda k: 10.0 / root_growth(k)), 1)[:, 0] / ball,
+                1 - farthest(rules.GradientDescent(lambda k: 10.0 / root_growth(k)), 1)[:, 0] / ball,
                 1 - wild[-1] / (0.98 * ball),
             ]
         ),
@@ -1525,7 +1517,7 @@ if run.scale != "smoke":  # 200 steps are too few to tell the two sets apart
 
 # %% [markdown]
 # The true files cannot be shipped. They were run once by
-# `python -m learning_dynamics.step_size_comparison --files FOLDER`, the same code with 20 seeds; the curves are kept. So
+# `python -m learning_dynamics.experiments.polyak_steps.step_size_comparison --files FOLDER`, the same code with 20 seeds; the curves are kept. So
 # {numref}`fig-polyak-steps-true`, {numref}`fig-polyak-steps-step-sizes` and the rows and the table on the true files carry **no recomputed slice**:
 # the set that scikit-learn calls breast cancer has other inputs than LIBSVM's, and a1a does not ship at all. What is
 # recomputed is the same code on the two sets above.
@@ -1771,10 +1763,10 @@ def final_gaps(rule, count):  # late gap on the shipped breast-cancer set, mean 
 
 
 decades = 10.0 ** torch.arange(0, 6, **like)[:, None]
-by_cap = final_gaps(optimizers.DecSPSRule(cap=decades), 6)
+by_cap = final_gaps(rules.DecSPS(cap=decades), 6)
 divisors = torch.tensor([1.0, 2.0, 4.0], **like)[:, None]
-by_divisor = final_gaps(optimizers.DecSPSRule(c0=divisors), 3)
-by_eta = final_gaps(optimizers.GradientDescent(lambda k: decades / 100 / root_growth(k)), 6)
+by_divisor = final_gaps(rules.DecSPS(c0=divisors), 3)
+by_eta = final_gaps(rules.GradientDescent(lambda k: decades / 100 / root_growth(k)), 6)
 ledger.check(
     "thesis:claim-decsps-defaults",
     "Caps over five decades and c₀ from 1 to 4 change the final gap by less than a factor five",
@@ -1826,7 +1818,7 @@ assert abs(nine.oracle(torch.zeros(1, 1, **like))[0].item() - nine.minimum().ite
 #
 # :::{exercise} Change one line
 # :label: ex-polyak-steps-lower-bound
-# Tell DecSPS that the losses of the first figure are at least 1, which is false: `DecSPSRule(lower_bound=1.0)`. Run 400 steps
+# Tell DecSPS that the losses of the first figure are at least 1, which is false: `rules.DecSPS(lower_bound=1.0)`. Run 400 steps
 # with the fixed draws. Expected: the step size at the end is exactly 0, and $\theta$ is not near the minimizer. Why?
 # :::
 #
@@ -1839,7 +1831,7 @@ assert abs(nine.oracle(torch.zeros(1, 1, **like))[0].item() - nine.minimum().ite
 
 # %% tags=["hide-cell"]
 stuck = ensembles.iterate(
-    optimizers.DecSPSRule(lower_bound=1.0),
+    rules.DecSPS(lower_bound=1.0),
     tug(torch.tensor([2.0], **like), fixed_draws),
     torch.full((1, 1, 1), 2.5, **like),
     400,

@@ -44,7 +44,8 @@ from numpy.polynomial.legendre import leggauss
 from scipy.integrate import quad
 from torch.func import grad, hessian, jacrev, jvp, vmap
 
-from learning_dynamics import curvature, ensembles, figures, mnist_spectra, results, runs, statistics
+from learning_dynamics import curvature, ensembles, figures, results, runs, statistics
+from learning_dynamics.experiments.fisher_and_ggn import mnist_spectra
 from learning_dynamics.ledger import (
     Ledger,
     at_most,
@@ -56,7 +57,7 @@ from learning_dynamics.ledger import (
     inequality,
     ordering,
 )
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("curvature/fisher_and_ggn", scale=SCALE, device=DEVICE, seed=SEED)

@@ -50,8 +50,8 @@ from scipy.optimize import brentq, linprog, minimize, root
 from sklearn.linear_model import lasso_path
 
 from learning_dynamics import ensembles, figures, flows, runs, statistics
-from learning_dynamics import hyperbolic_entropy as entropy
-from learning_dynamics import linear_models as linear
+from learning_dynamics.implicit_bias import hyperbolic_entropy as entropy
+from learning_dynamics.implicit_bias import linear_models as linear
 from learning_dynamics.ledger import (
     Ledger,
     at_most,
@@ -63,7 +63,7 @@ from learning_dynamics.ledger import (
     inequality,
     ordering,
 )
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("implicit_bias/kernel_to_rich", scale=SCALE, device=DEVICE, seed=SEED)

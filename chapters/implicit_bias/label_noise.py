@@ -55,7 +55,7 @@ from learning_dynamics.ledger import (
     identity,
     inequality,
 )
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("implicit_bias/label_noise", scale=SCALE, device=DEVICE, seed=SEED)

@@ -39,7 +39,8 @@ import math
 
 import torch
 
-from learning_dynamics import data, ensembles, figures, margins, runs
+from learning_dynamics import data, ensembles, figures, runs
+from learning_dynamics.implicit_bias import margins
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -51,7 +52,7 @@ from learning_dynamics.ledger import (
     inequality,
     ordering,
 )
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("implicit_bias/maximum_margin", scale=SCALE, device=DEVICE, seed=SEED)

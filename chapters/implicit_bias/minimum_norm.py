@@ -48,7 +48,7 @@ import torch
 from scipy.optimize import brentq, minimize_scalar
 
 from learning_dynamics import data, ensembles, figures, flows, runs, statistics
-from learning_dynamics import linear_models as linear
+from learning_dynamics.implicit_bias import linear_models as linear
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -59,7 +59,7 @@ from learning_dynamics.ledger import (
     inequality,
     ordering,
 )
-from learning_dynamics.optimizers import Adam, GradientDescent, HeavyBall, Nesterov
+from learning_dynamics.rules import Adam, GradientDescent, HeavyBall, Nesterov
 
 figures.use_style()
 run = runs.Run("implicit_bias/minimum_norm", scale=SCALE, device=DEVICE, seed=SEED)

@@ -41,7 +41,8 @@ import torch
 from scipy.optimize import brentq
 from sklearn.linear_model import Lasso
 
-from learning_dynamics import ensembles, figures, flows, runs, sparse, statistics
+from learning_dynamics import ensembles, figures, flows, runs, statistics
+from learning_dynamics.implicit_bias import sparse
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -54,7 +55,7 @@ from learning_dynamics.ledger import (
     inequality,
     ordering,
 )
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("implicit_bias/sparse_recovery", scale=SCALE, device=DEVICE, seed=SEED)

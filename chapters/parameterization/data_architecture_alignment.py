@@ -47,8 +47,8 @@ from torch import nn
 from torch.func import grad, jacrev, jvp, vmap
 from torch.nn import functional
 
-from learning_dynamics import alignment_training as alignment
-from learning_dynamics import column_space, curvature, ensembles, figures, models, results, runs
+from learning_dynamics import curvature, ensembles, figures, models, results, runs
+from learning_dynamics.experiments.data_architecture_alignment import training as alignment
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -61,7 +61,8 @@ from learning_dynamics.ledger import (
     identity,
     inequality,
 )
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.parameterization import column_space
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("parameterization/data_architecture_alignment", scale=SCALE, device=DEVICE, seed=SEED)
@@ -1240,7 +1241,7 @@ figures.comparison(
 # %% [markdown]
 # Images here: 300 random ones (400 epochs) and 200 digits (50 epochs), ten batches an epoch, against 1000 and 400 in
 # the source. Some digit runs of the smallest width still make errors after 50 epochs. The source's sizes are ready, one width at a time:
-# `python -m learning_dynamics.alignment_training random --samples 1000 --part 1/3 --name random-full`, and the same with `digits
+# `python -m learning_dynamics.experiments.data_architecture_alignment.training random --samples 1000 --part 1/3 --name random-full`, and the same with `digits
 # --semeion PATH` where Semeion's file is at hand.
 #
 # ## Beyond: alignment is more than a classifier needs

@@ -49,17 +49,10 @@ import matplotlib.pyplot as plt
 import torch
 from torch.func import jacrev, jvp
 
-from learning_dynamics import ensembles, figures, flows, implicit, runs, statistics
-from learning_dynamics.ledger import (
-    Ledger,
-    at_least,
-    at_most,
-    control,
-    exponent,
-    identity,
-    inequality,
-)
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics import ensembles, figures, flows, runs, statistics
+from learning_dynamics.ledger import Ledger, at_least, at_most, control, exponent, identity, inequality
+from learning_dynamics.parameterization import fixed_points
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("parameterization/implicit_values", scale=SCALE, device=DEVICE, seed=SEED)
@@ -77,7 +70,9 @@ def two_groups(mixing, d=12):  # row-stochastic: stay in the group, uniformly, o
 
 fig, axes = figures.subplots(2, 1, size=(4.6, 7.4))
 for ax, mixing in zip(axes, (0.5, 0.01), strict=True):
-    P = implicit.weight_space_preconditioner(two_groups(mixing).log(), torch.zeros(12, **like), 0.9).matrix
+    P = fixed_points.weight_space_preconditioner(
+        two_groups(mixing).log(), torch.zeros(12, **like), 0.9
+    ).matrix
     picture = ax.imshow(P / P.max(), vmin=0, vmax=1, extent=(0.5, 12.5, 12.5, 0.5))
     ax.set(title=f"chance of changing the group {mixing:g}", xlabel="state $j$", ylabel="state $i$")
     ax.set(xticks=[1, 7, 12], yticks=[1, 7, 12])
@@ -191,7 +186,7 @@ def step(u, Z, X, y, eta, discount):  # a batch: X (b, d), y (b,)
 
 
 # %% [markdown]
-# The library's `implicit.reward_chain_value` carries its own backward pass and works on batches of chains.
+# The library's `fixed_points.reward_chain_value` carries its own backward pass and works on batches of chains.
 # Descending its loss must give the same iterates.
 
 
@@ -218,7 +213,7 @@ def latent_rewards(beta, Z, discount):  # the u whose values are beta
 
 def pull_back(u, Z, h, discount):  # gradient in (u, Z) from the gradient h in the weights
     u, Z = u.detach().requires_grad_(), Z.detach().requires_grad_()
-    return torch.autograd.grad(implicit.reward_chain_value(u, Z, discount), (u, Z), h)
+    return torch.autograd.grad(fixed_points.reward_chain_value(u, Z, discount), (u, Z), h)
 
 
 def pack(u, Z):
@@ -240,7 +235,7 @@ def weight_gradient(beta, X, y):  # h = X^T r, batched
 def latent_gradient(X, y, discount):  # of the full loss, in theta = (u, Z)
     def gradient(theta, k):
         u, Z = unpack(theta, X.shape[-1])
-        h = weight_gradient(implicit.reward_chain_value(u, Z, discount), X, y)
+        h = weight_gradient(fixed_points.reward_chain_value(u, Z, discount), X, y)
         return pack(*pull_back(u, Z, h, discount))
 
     return gradient
@@ -266,7 +261,7 @@ moments = torch.arange(0, 5.01, 0.1)
 plain = pair[:, None, :] * (1 - torch.exp(-moments.to(run.dtype)))[:, None]
 field = latent_gradient(torch.eye(2, **like).expand(2, 2, 2), pair, 0.8)
 walked = flows.gradient_flow(lambda theta, t: -field(theta, 0), torch.zeros(2, 6, **like), moments.tolist())
-curved = implicit.reward_chain_value(*unpack(walked.values, 2), 0.8)  # (times, targets, 2)
+curved = fixed_points.reward_chain_value(*unpack(walked.values, 2), 0.8)  # (times, targets, 2)
 
 fig, ax = figures.subplots(size=(5.4, 5.2))
 for radius in (0.25, 0.5, 0.75):
@@ -355,11 +350,11 @@ def gradients(value, h):  # in u and Z, from the gradient h in the weights
     return torch.autograd.grad(value(u, Z), (u, Z), h)
 
 
-exact_u, exact_Z = gradients(lambda u, Z: implicit.reward_chain_value(u, Z, discounts), positive)
+exact_u, exact_Z = gradients(lambda u, Z: fixed_points.reward_chain_value(u, Z, discounts), positive)
 error_u, error_Z = [], []
 for K in sweeps:
     short_u, short_Z = gradients(
-        lambda u, Z, K=K: implicit.unrolled_value(u, Z, discounts, K, start=positive), positive
+        lambda u, Z, K=K: fixed_points.unrolled_value(u, Z, discounts, K, start=positive), positive
     )
     error_u.append((short_u - exact_u).abs().sum(-1) / exact_u.abs().sum(-1))
     error_Z.append((short_Z - exact_Z).norm(dim=(-2, -1)) / exact_Z.norm(dim=(-2, -1)))
@@ -481,7 +476,7 @@ early = path.values[:4]  # (times, runs, m + m^2)
 state, velocity = unpack(early, m), unpack(-slope(early, 0), m)
 flow_beta, moved = jvp(by_solver, state, velocity)
 flow_h = weight_gradient(flow_beta, fX, fy)
-pieces = implicit.weight_space_preconditioner(state[1], flow_beta, flow_discount)
+pieces = fixed_points.weight_space_preconditioner(state[1], flow_beta, flow_discount)
 
 
 def mismatch(P):  # relative distance of the velocity from -P h
@@ -510,13 +505,13 @@ def eigenvalue_ratio(d, scale, discount, bound, trials=trials):
     logits = scale * torch.randn(trials, d, d, generator=source, dtype=run.dtype)
     if scale == 0:
         logits[..., 0] = 50.0
-    P = implicit.weight_space_preconditioner(logits, value, discount).matrix
+    P = fixed_points.weight_space_preconditioner(logits, value, discount).matrix
     return torch.linalg.eigvalsh(P)[:, 0] / bound(discount, d)
 
 
 grid = [(d, scale, g) for d in (2, 8, 25) for scale in (0.01, 1.0, 30.0) for g in (0.5, 0.9, 0.99)]
-floor = torch.cat([eigenvalue_ratio(*point, implicit.least_eigenvalue_bound) for point in grid])
-sinks = torch.cat([eigenvalue_ratio(k, 0, 0.99, implicit.least_eigenvalue_bound, 3) for k in (25, 100)])
+floor = torch.cat([eigenvalue_ratio(*point, fixed_points.least_eigenvalue_bound) for point in grid])
+sinks = torch.cat([eigenvalue_ratio(k, 0, 0.99, fixed_points.least_eigenvalue_bound, 3) for k in (25, 100)])
 ledger.check(
     "implicit:beyond-explicit-constant",
     "The least eigenvalue of P is never below (1 + γ̂√d)⁻², for logits of any size",
@@ -594,7 +589,7 @@ ledger.check(
 # %% tags=["hide-input"]
 sink_Z = torch.zeros(16, 16, **like)
 sink_Z[:, 0] = 40.0  # all states lead to the first
-sink_P = implicit.weight_space_preconditioner(sink_Z, torch.zeros(16, **like), flow_discount).matrix
+sink_P = fixed_points.weight_space_preconditioner(sink_Z, torch.zeros(16, **like), flow_discount).matrix
 slow = torch.linalg.eigh(sink_P).eigenvectors[:, 0]
 sink_X = math.sqrt(6) * torch.eye(16, **like) + (math.sqrt(2) - math.sqrt(6)) * torch.outer(slow, slow)
 sink_field = latent_gradient(sink_X, -sink_X @ slow, flow_discount)
@@ -627,7 +622,7 @@ def margins(excess, clock, length, c):  # of the rate until the bound is e^-8, a
 
 excess, clock, length = measured_flow(path.values, times, fX, fy)
 sink = measured_flow(sink_path.values, sink_times, sink_X, -sink_X @ slow)
-c, sink_c = (implicit.least_eigenvalue_bound(flow_discount, k) for k in (m, 16))
+c, sink_c = (fixed_points.least_eigenvalue_bound(flow_discount, k) for k in (m, 16))
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -729,7 +724,7 @@ shares = residual(beta, X, y)[..., None] * X  # r_i x_i, (seeds, n, d)
 h = shares.sum(1)  # (seeds, d)
 h_B = shares[:, batches].mean(2)  # (seeds, C, d)
 u = latent_rewards(beta, Z, discount)
-P = implicit.weight_space_preconditioner(Z, beta, discount)
+P = fixed_points.weight_space_preconditioner(Z, beta, discount)
 etas = torch.logspace(-5, -3, 5, **like)
 wide_u = u[:, None].expand_as(h_B)
 wide_Z = Z[:, None].expand(*h_B.shape, d)
@@ -740,7 +735,7 @@ down_u, down_Z = pull_back(wide_u, wide_Z, h_B, discount)
 def change(eta):  # of the weights, every batch; eta broadcasts in front
     next_u = wide_u - eta[..., None] * down_u
     next_Z = wide_Z - eta[..., None, None] * down_Z
-    moved = implicit.reward_chain_value(next_u, next_Z, discount)
+    moved = fixed_points.reward_chain_value(next_u, next_Z, discount)
     return moved - beta[:, None]
 
 
@@ -895,8 +890,8 @@ near_one = (1 - gaps)[:, None]  # (gaps, seeds) discounts
 gap = gaps[:, None]
 uniform = torch.full((d,), 1 / d, **like)
 far_u = latent_rewards(beta.expand(len(gaps), *beta.shape), Z, near_one[..., None])  # (gaps, seeds, d)
-far = implicit.weight_space_preconditioner(Z, beta, near_one)
-v = implicit.stationary_distribution(Z.softmax(-1))
+far = fixed_points.weight_space_preconditioner(Z, beta, near_one)
+v = fixed_points.stationary_distribution(Z.softmax(-1))
 c_v = (v**2 * (1 + near_one[..., None] ** 2 * far.spread)).sum(-1)
 wide = (len(gaps), *h_B.shape)
 far_chains = (
@@ -977,7 +972,7 @@ def on_direction(P, direction):  # (1 - discount)^2 x^T P x / |x|^2 - 1
 
 
 equal = torch.ones(d, **like)
-uniform_P = implicit.weight_space_preconditioner(torch.zeros(d, d, **like), equal, near_one)
+uniform_P = fixed_points.weight_space_preconditioner(torch.zeros(d, d, **like), equal, near_one)
 exactly = on_direction(uniform_P.matrix, equal)
 ledger.check(
     "implicit:beyond-ones-floor",
@@ -1114,7 +1109,7 @@ figures.numbers(
 mixings = torch.tensor([0.5, 0.1, 0.01, 0.001], **like)
 group_gaps = torch.logspace(-0.5, -4, 36, **like)
 groups = torch.stack([two_groups(e.item()) for e in mixings])  # (mixings, 12, 12)
-group_P = implicit.weight_space_preconditioner(
+group_P = fixed_points.weight_space_preconditioner(
     groups[:, None].expand(-1, len(group_gaps), -1, -1).log(), torch.zeros(4, 36, 12, **like), 1 - group_gaps
 ).matrix
 sign = torch.cat([torch.ones(6, **like), -torch.ones(6, **like)])
@@ -1221,7 +1216,7 @@ def race(P, shares, b):  # shares: the vectors r_i x_i, (..., n, d)
 
 def fresh_chain(n, discount):  # no logits yet, all values zero
     u, Z = torch.zeros(n, **like), torch.zeros(n, n, **like)
-    return implicit.weight_space_preconditioner(Z, u, discount)
+    return fixed_points.weight_space_preconditioner(Z, u, discount)
 
 
 # %% tags=["hide-input"]
@@ -1301,7 +1296,7 @@ latent_u, latent_Z = pull_back(start_u, start_Z, pulls, 0.9)
 P_small = fresh_chain(small_n, 0.9).matrix
 slopes = (drawn * (drawn @ P_small)).sum(-1) / small_n
 best = slopes / pair_sum(torch.diag_embed(drawn) @ P_small, small_n, small_b)
-after = implicit.reward_chain_value(
+after = fixed_points.reward_chain_value(
     start_u - best[:, None, None] * latent_u, start_Z - best[:, None, None, None] * latent_Z, 0.9
 )
 enumerated = 1 - (drawn[:, None] + after).square().sum(-1).mean(1) / drawn.square().sum(-1)
@@ -1398,7 +1393,7 @@ figures.numbers(
 
 # %% tags=["hide-input"]
 def common_rate(discount, step=lambda P: 1.0):  # first-order rate along 1 at fixed beta and Z, tabular
-    P = implicit.weight_space_preconditioner(Z, beta, discount).matrix
+    P = fixed_points.weight_space_preconditioner(Z, beta, discount).matrix
     return P.mean(-1).sum(-1) * step(P)
 
 
@@ -1429,7 +1424,7 @@ def balanced_problem(seed):
 
 
 same_sign, values, logits = ensembles.stack_over_seeds(balanced_problem, seeds)
-trained = implicit.weight_space_preconditioner(logits, values, 0.99).matrix
+trained = fixed_points.weight_space_preconditioner(logits, values, 0.99).matrix
 centred = same_sign - same_sign.mean(-1, keepdim=True)
 ledger.check(
     "implicit:claim-balanced-residuals",
@@ -1685,7 +1680,7 @@ start_theta = torch.zeros(12 + 144, **like)
 ended = flows.gradient_flow(
     lambda theta, t: -silent(theta, 0), start_theta, [0.0, 20.0], rtol=1e-8, atol=1e-10, method="LSODA"
 )
-learned = implicit.reward_chain_value(*unpack(ended.values[-1], 12), 0.9)
+learned = fixed_points.reward_chain_value(*unpack(ended.values[-1], 12), 0.9)
 ledger.check(
     "implicit:beyond-unvisited",
     "All values one, half of the states unvisited: the implicit model fills them in",
@@ -1725,7 +1720,7 @@ ledger.check(
 
 def reached(discount, mistaken=0.0):
     u = latent_rewards(beta, Z, discount + mistaken)
-    return (implicit.reward_chain_value(u, Z, discount) - beta).abs().amax(-1) / beta.abs().amax(-1)
+    return (fixed_points.reward_chain_value(u, Z, discount) - beta).abs().amax(-1) / beta.abs().amax(-1)
 
 
 ledger.check(
@@ -1737,8 +1732,8 @@ ledger.check(
     expected="holds",
     seeds=seeds,
 )
-exact = implicit.reward_chain_value(u, Z, discount)
-swept = torch.stack([implicit.unrolled_value(u, Z, discount, K, start=exact + 1) for K in range(1, 21)])
+exact = fixed_points.reward_chain_value(u, Z, discount)
+swept = torch.stack([fixed_points.unrolled_value(u, Z, discount, K, start=exact + 1) for K in range(1, 21)])
 decay = discount ** torch.arange(1, 21, **like)[:, None, None]
 ledger.check(
     "implicit:eq-2",
@@ -1751,7 +1746,7 @@ ledger.check(
 )
 
 # %% tags=["hide-input"]
-far_off = implicit.reward_chain_value(u, Z, 0.95)
+far_off = fixed_points.reward_chain_value(u, Z, 0.95)
 
 
 def solver_gradients(h, transpose=True):  # autograd through the linear solve against one solve of ours
@@ -1818,7 +1813,7 @@ def latent_model(net):  # rewards and logits that depend on the input
 
 
 def estimate(net):
-    return X[0, 0] @ implicit.reward_chain_value(*latent_model(net), 0.9)
+    return X[0, 0] @ fixed_points.reward_chain_value(*latent_model(net), 0.9)
 
 
 chain_rule = jacrev(lambda net: pack(*latent_model(net)))(net)  # (d + d^2, 3, ...)
@@ -1847,7 +1842,7 @@ def excess_at_midpoint(values):  # loss at the middle minus mean of the ends, wh
     return losses[2] - (losses[0] + losses[1]) / 2
 
 
-implicit_ends = [implicit.reward_chain_value(*unpack(e, d), 0.9) for e in (*ends, ends.mean(0))]
+implicit_ends = [fixed_points.reward_chain_value(*unpack(e, d), 0.9) for e in (*ends, ends.mean(0))]
 explicit_ends = [e[:, :d] for e in (*ends, ends.mean(0))]
 ledger.check(
     "implicit:claim-nonconvex",
@@ -2006,7 +2001,7 @@ ledger.check(
 # %% tags=["hide-cell"]
 sink_Z = torch.zeros(10, 10, **like)
 sink_Z[:, 0] = 40.0
-sink = implicit.weight_space_preconditioner(sink_Z, torch.zeros(10, **like), 0.9).matrix
+sink = fixed_points.weight_space_preconditioner(sink_Z, torch.zeros(10, **like), 0.9).matrix
 assert torch.allclose(sink.sum() / 10, torch.tensor(829.0, **like))
 
 # %% [markdown]

@@ -46,8 +46,8 @@ import torch
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
-from learning_dynamics import figures, implicit, mdp, results, runs, statistics
-from learning_dynamics import value_learning as learning
+from learning_dynamics import figures, results, runs, statistics
+from learning_dynamics.experiments.value_learning import learning
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -58,8 +58,9 @@ from learning_dynamics.ledger import (
     identity,
     ordering,
 )
-from learning_dynamics.mdp import mountain_car
-from learning_dynamics.optimizers import Adam, GradientDescent
+from learning_dynamics.parameterization import fixed_points, mdp
+from learning_dynamics.parameterization.mdp import mountain_car
+from learning_dynamics.rules import Adam, GradientDescent
 
 figures.use_style()
 run = runs.Run("parameterization/value_learning", scale=SCALE, device=DEVICE, seed=SEED)
@@ -82,7 +83,7 @@ drawn = learning.batches(run, seeds, rooms.states.shape[1])
 offsets = torch.tensor([0.0, 0.5, 1.0], **like)
 internal, implicit_step, explicit_step = 0.95, 1.0, 32.0
 latent_rewards, logits = start.rewards[:, 0], start.logits[:, 0]
-weights_at_start = implicit.reward_chain_value(latent_rewards, logits, internal)
+weights_at_start = fixed_points.reward_chain_value(latent_rewards, logits, internal)
 
 
 def three(tensor):  # one copy for each offset
@@ -216,7 +217,7 @@ assert torch.allclose(model.u[0, 0], u) and torch.allclose(model.Z[0, 0], Z)
 
 u = latent_rewards[0].clone().requires_grad_()
 Z = logits[0].clone().requires_grad_()
-beta = implicit.reward_chain_value(u, Z, internal)
+beta = fixed_points.reward_chain_value(u, Z, internal)
 beta.backward(batch_gradient(0)(beta.detach()))
 moved = one_step(u.detach(), Z.detach(), batch_gradient(0), internal, 1.0)
 assert torch.allclose(u.detach() - u.grad, moved[0])
@@ -323,7 +324,7 @@ for name, k, step, columns, new in slices:
 
 # %% [markdown]
 # ```bash
-# python -m learning_dynamics.value_learning four_rooms implicit --part 3/4
+# python -m learning_dynamics.experiments.value_learning.learning four_rooms implicit --part 3/4
 # ```
 #
 # ## What an offset does at the start
@@ -345,7 +346,7 @@ def at_the_start(domain, **options):  # components (offsets, seeds), untrained
     data = learning.problem(domain, run, kept_seeds, **options)
     begin = learning.latent_start(run, kept_seeds, data.weights)
     u, Z = begin.rewards[:, 0], begin.logits[:, 0]
-    beta = implicit.reward_chain_value(u, Z, 0.95)
+    beta = fixed_points.reward_chain_value(u, Z, 0.95)
     predicted = (data.evaluation @ beta[..., None])[..., 0]
     c = torch.tensor(learning.OFFSETS, **like)
     truth = data.values + c[:, None, None] * data.value_annuities
@@ -1081,7 +1082,7 @@ ledger.out_of_reach(
     "implicit:fig-9",
     "Mountain car, implicit: all step sizes and discounts",
     needs="two hours on one CPU core, or one GPU, for 5280 runs with 400 by 400 systems",
-    command="python -m learning_dynamics.value_learning mountain_car implicit --part 1/4 --device cuda",
+    command="python -m learning_dynamics.experiments.value_learning.learning mountain_car implicit --part 1/4 --device cuda",
     stand_in="the marked step of each of the four discounts, three offsets, 20 seeds",
 )
 
@@ -1132,7 +1133,7 @@ def greedy_gradient(seed):  # difference to central differences, relative to the
     shifts = h * torch.eye(len(flat), **like)
     differences = (value(flat + shifts) - value(flat - shifts)) / (2 * h)
     everything = torch.autograd.functional.jacobian(  # as if the first action were greedy everywhere
-        lambda x: implicit.reward_chain_value(x[:6], x[24:60].reshape(6, 6), 0.9) @ gradient, flat
+        lambda x: fixed_points.reward_chain_value(x[:6], x[24:60].reshape(6, 6), 0.9) @ gradient, flat
     )
     size = differences.abs().max()
     return (formula - differences).abs().max() / size, (everything - differences).abs().max() / size
@@ -1394,7 +1395,7 @@ ledger.out_of_reach(
     "implicit:fig-15",
     "Mountain car, implicit with four latent actions: all step sizes and discounts",
     needs="five hours on one CPU core, or one GPU, for 5280 runs with several solves a step",
-    command="python -m learning_dynamics.value_learning mountain_car implicit --actions 4 --part 1/4 --device cuda",
+    command="python -m learning_dynamics.experiments.value_learning.learning mountain_car implicit --actions 4 --part 1/4 --device cuda",
     stand_in="four actions in the chain and in four rooms",
 )
 

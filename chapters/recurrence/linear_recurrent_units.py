@@ -45,16 +45,8 @@ from scipy.linalg import solve_discrete_lyapunov
 from scipy.stats import kstest
 from torch.func import hessian, vmap
 
-from learning_dynamics import (
-    ensembles,
-    figures,
-    kernel_learning,
-    results,
-    runs,
-    sequence_ladder,
-    sequence_tasks,
-    statistics,
-)
+from learning_dynamics import ensembles, figures, results, runs, statistics
+from learning_dynamics.experiments.linear_recurrent_units import kernel_learning, ladder, tasks
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -67,7 +59,7 @@ from learning_dynamics.ledger import (
     inequality,
 )
 from learning_dynamics.models import recurrence
-from learning_dynamics.optimizers import Adam, GradientDescent
+from learning_dynamics.rules import Adam, GradientDescent
 
 figures.use_style()
 run = runs.Run("recurrence/linear_recurrent_units", scale=SCALE, device=DEVICE, seed=SEED)
@@ -1100,7 +1092,7 @@ ledger.out_of_reach(
     "thesis:fig-45",
     "PathX is solved with γ and small phases only",
     needs="29 A100 hours a run and the PathX set",
-    command="python -m learning_dynamics.sequence_ladder --task file --data PATHX.npz --part phases "
+    command="python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data PATHX.npz --part phases "
     "--width 128 --states 256 --depth 6 --steps 250000 --bidirectional --seeds 1 --device cuda "
     "--checkpoints FOLDER --minutes 6",
     stand_in="thesis:claim-small-phase",
@@ -1386,14 +1378,14 @@ ledger.out_of_reach(
     "thesis:table-8",
     "A whole LRU network trains 2 to 29 times faster than a tanh network on an A100",
     needs="an A100 and the six Long Range Arena sets",
-    command="python -m learning_dynamics.recurrence_timings --batch 16 --states 384 --device cuda",
+    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --batch 16 --states 384 --device cuda",
     stand_in="the figure above, one layer on a CPU thread",
 )
 ledger.out_of_reach(
     "thesis:exp-diagonal-speed",
     "On colour images as sequences a diagonal layer trains eight times faster than a dense one",
     needs="an A100 and about 25 hours for the dense run",
-    command="python -m learning_dynamics.recurrence_timings --batch 16 --states 384 --device cuda",
+    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --batch 16 --states 384 --device cuda",
     stand_in="the figure above, one layer on a CPU thread",
 )
 
@@ -1585,12 +1577,12 @@ ledger.check(
 # three on the last.
 
 # %% tags=["hide-input"]
-tasks = {"pixel-mnist": "digits", "listops": "list operations", "acsf1": "appliances"}
-rungs = [rung for part in ("dense", "diagonal", "final") for rung in sequence_ladder.PARTS[part]]
+shown = {"pixel-mnist": "digits", "listops": "list operations", "acsf1": "appliances"}
+rungs = [rung for part in ("dense", "diagonal", "final") for rung in ladder.PARTS[part]]
 
 
 def kept_rung(task, rung, what="accuracy"):
-    part = next(name for name, members in sequence_ladder.PARTS.items() if rung in members)
+    part = next(name for name, members in ladder.PARTS.items() if rung in members)
     return results.load(run.chapter, f"{task}-{part}")[f"{rung.replace('-', '_')}_{what}"]
 
 
@@ -1600,7 +1592,7 @@ def final(task, rung):  # (seeds,), percent
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Going diagonal pays on digits and on lists; the start near the circle pays on digits and costs on lists.** Test accuracy on three tasks, mean over seeds with 95% intervals (kept results, one CPU thread). The normalizer adds nothing on digits and wins back a part on lists; on appliances only the linear dense network stands out, by failing. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-ladder"}, "image": {"alt": "Three panels with nine points each and error bars, one for each rung from relu to the linear recurrent unit and S4D."}}
 fig, axes = figures.subplots(3, 1, size=(6.4, 7.2), sharex=True)
-for ax, (task, title) in zip(axes, tasks.items(), strict=True):
+for ax, (task, title) in zip(axes, shown.items(), strict=True):
     spans = [statistics.mean_interval(final(task, rung), 0.95) for rung in rungs]
     centre = np.array([s.estimate for s in spans])
     bars = np.array([[s.estimate - s.low, s.high - s.estimate] for s in spans]).T
@@ -1619,11 +1611,11 @@ figures.numbers(
     {"rung": np.arange(len(rungs))}
     | {
         f"{task.replace('-', '_')}_mean": [float(final(task, rung).mean()) for rung in rungs]
-        for task in tasks
+        for task in shown
     }
     | {
         f"{task.replace('-', '_')}_deviation": [float(final(task, rung).std()) for rung in rungs]
-        for task in tasks
+        for task in shown
     },
 )
 
@@ -1674,11 +1666,11 @@ figures.comparison(
 )
 
 # %% tags=["hide-input"]
-again = sequence_ladder.train(
+again = ladder.train(
     "lru",
-    sequence_tasks.load_task("pixel-mnist"),
+    tasks.load_task("pixel-mnist"),
     [0],
-    learning_rate=sequence_ladder.LEARNING_RATES[int(kept_rung("pixel-mnist", "lru", "chosen"))],
+    learning_rate=ladder.LEARNING_RATES[int(kept_rung("pixel-mnist", "lru", "chosen"))],
     steps=run.pick(smoke=1, book=15, paper=30),
 )
 kept_losses = torch.tensor(kept_rung("pixel-mnist", "lru", "loss"))[:1, : again.loss.shape[1]]
@@ -1750,7 +1742,7 @@ ledger.check(
 # %% tags=["hide-input"]
 arena = "the Long Range Arena sets, and on an A100 {} hours a run"
 full_size = (
-    "python -m learning_dynamics.sequence_ladder --task file --data TASK.npz --part {} "
+    "python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data TASK.npz --part {} "
     "--width 512 --states 384 --depth 6 --batch 50 --steps 180000 --dropout 0.1 --seeds 3 --device cuda "
     "--checkpoints FOLDER --minutes 6"
 )

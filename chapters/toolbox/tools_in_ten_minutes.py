@@ -48,7 +48,7 @@ import torch
 
 from learning_dynamics import ensembles, figures, flows, runs, statistics
 from learning_dynamics.ledger import Ledger, at_most, control, exponent, identity
-from learning_dynamics.optimizers import GradientDescent
+from learning_dynamics.rules import GradientDescent
 
 figures.use_style()
 run = runs.Run("toolbox/tools_in_ten_minutes", scale=SCALE, device=DEVICE, seed=SEED)

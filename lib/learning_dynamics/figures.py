@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from learning_dynamics.display import emit, write_line
+from learning_dynamics._internal.display import emit, write_line
 from learning_dynamics.ledger.read import NUMBERS_KEY
 from learning_dynamics.runs import Run
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from learning_dynamics.files import write_whole
+from learning_dynamics._internal.files import write_whole
 
 LARGEST = 300_000
 PACKAGE = Path(__file__).resolve().parent

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics.ensembles import batched, iterate, stack_over_seeds
-from learning_dynamics.optimizers import HeavyBall
+from learning_dynamics.rules import HeavyBall
 
 INPUTS, WIDTH, SAMPLES, STEPS = 4, 8, 16, 100
 

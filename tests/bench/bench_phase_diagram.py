@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from learning_dynamics.ensembles import iterate
-from learning_dynamics.optimizers import GradientDescent
-from learning_dynamics.sparse import squared_weights_gradient
+from learning_dynamics.implicit_bias.sparse import squared_weights_gradient
+from learning_dynamics.rules import GradientDescent
 
 SAMPLES, ONES, WEIGHTS, SEEDS, STEPS = (
     (8, 12, 16, 22, 28, 36, 44, 54, 66),

@@ -7,7 +7,7 @@ import time
 import torch
 
 from learning_dynamics import runs
-from learning_dynamics import value_learning as vl
+from learning_dynamics.experiments.value_learning import learning as vl
 
 SEEDS, OFFSETS = 10, (0.0, 0.25, 0.5, 0.75, 1.0)
 CELLS = (

@@ -21,9 +21,15 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from learning_dynamics import ensembles, flows, implicit
-from learning_dynamics.diagonal_fisher import DiagonalFisher, cauchy_scales, power_schedule, two_cycle
-from learning_dynamics.optimizers import Adam, DecSPSRule, GradientDescent, NGNRule, SPSRule
+from learning_dynamics import ensembles, flows, rules
+from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
+    DiagonalFisher,
+    cauchy_scales,
+    power_schedule,
+    two_cycle,
+)
+from learning_dynamics.parameterization import fixed_points
+from learning_dynamics.rules import Adam, GradientDescent
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwright is in requirements.txt")
 
@@ -498,7 +504,7 @@ def test_hypentropy_keeps_still_when_asked(bench: Bench) -> None:
 def library_preconditioner(discount: float, mixing: float) -> np.ndarray:
     same = torch.full((6, 6), 1 / 6, dtype=torch.float64)
     S = torch.kron(torch.tensor([[1 - mixing, mixing], [mixing, 1 - mixing]], dtype=torch.float64), same)
-    return implicit.weight_space_preconditioner(
+    return fixed_points.weight_space_preconditioner(
         S.log(), torch.zeros(12, dtype=torch.float64), discount
     ).matrix.numpy()
 
@@ -625,8 +631,8 @@ def library_tug(ratio: float) -> tuple[np.ndarray, np.ndarray]:
         return (pull**2 / (2 * curvature[k])).sum(-1), pull
 
     start = torch.full((1,), 2.5, dtype=torch.float64)
-    rules = (SPSRule(cap=math.inf, c=lambda k: math.sqrt(k + 1)), DecSPSRule())
-    sps, decsps = (ensembles.iterate(rule, oracle, start, 400, range(401)).values[:, 0] for rule in rules)
+    chosen = (rules.SPS(cap=math.inf, c=lambda k: math.sqrt(k + 1)), rules.DecSPS())
+    sps, decsps = (ensembles.iterate(rule, oracle, start, 400, range(401)).values[:, 0] for rule in chosen)
     return sps.numpy(), decsps.numpy()
 
 
@@ -686,7 +692,7 @@ def library_gaps(sigma: float, curvature: float, constant: float) -> np.ndarray:
         return curvature * theta[..., 0] ** 2 / 2 + constant, curvature * theta
 
     start = torch.full((1,), 2.0, dtype=torch.float64)
-    theta = ensembles.iterate(NGNRule(sigma), oracle, start, 30, range(31)).values[:, 0].numpy()
+    theta = ensembles.iterate(rules.NGN(sigma), oracle, start, 30, range(31)).values[:, 0].numpy()
     return curvature * theta**2 / 2
 
 
@@ -712,7 +718,7 @@ def compare_added_constant(page: playwright.Page, constant: float, sigma: float,
     assert rings.first.get_attribute("visibility") == ("visible" if height > 0 else "hidden")
     if height > 0:  # the predicted pair is a cycle of the library's own step
         theta = torch.tensor([math.sqrt(2 * height / curvature)], dtype=torch.float64)
-        rule = NGNRule(sigma)
+        rule = rules.NGN(sigma)
         loss = curvature * theta[0] ** 2 / 2 + constant
         moved, state = rule.step(theta, curvature * theta, rule.start(theta), loss)
         assert moved.item() == pytest.approx(-theta.item(), rel=1e-12)

@@ -10,7 +10,7 @@ import torch
 from learning_dynamics import results
 
 CHAPTER = "implicit_bias/minimum_norm"
-MADE = {"command": "python -m learning_dynamics.run ...", "seeds": [0, 1], "device": "cpu", "wall_time": 1.25}
+MADE = {"command": "python -m learning_dynamics ...", "seeds": [0, 1], "device": "cpu", "wall_time": 1.25}
 
 
 @pytest.fixture

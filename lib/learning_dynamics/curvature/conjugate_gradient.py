@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.checks import require_finite
+from learning_dynamics._internal.arguments import require_finite
 from learning_dynamics.curvature.products import Product, multiply
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from learning_dynamics.checks import require_count, require_generator
+from learning_dynamics._internal.arguments import require_count, require_generator
 from learning_dynamics.curvature.conjugate_gradient import Solution, conjugate_gradient
 from learning_dynamics.curvature.lanczos import Eigenpairs, SpectralDensity, spectral_density, top_eigenpairs
 from learning_dynamics.curvature.products import Product

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import vjp, vmap
 
-from learning_dynamics.checks import require_count, require_finite
+from learning_dynamics._internal.arguments import require_count, require_finite
 from learning_dynamics.curvature.network import Model, Network, Parameters, as_network
 
 

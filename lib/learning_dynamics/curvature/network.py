@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from learning_dynamics.checks import require_finite
+from learning_dynamics._internal.arguments import require_finite
 
 Formula = tuple[Callable[[Tensor, Tensor], Tensor], Tensor]
 """A pair `(f, theta)`: `f(theta (d), x) -> (d_y)` for one input x, and the parameters `(d)` to stand at."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from learning_dynamics.checks import require_count, require_finite, require_generator
+from learning_dynamics._internal.arguments import require_count, require_finite, require_generator
 
 
 class OutputLaw(ABC):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.checks import require_count
+from learning_dynamics._internal.arguments import require_count
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "MAX": max,

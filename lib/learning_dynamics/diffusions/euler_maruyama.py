@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from learning_dynamics.checks import require_count, step_numbers
+from learning_dynamics._internal.arguments import require_count, step_numbers
 
 
 def euler_maruyama(

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from learning_dynamics.checks import require_count
+from learning_dynamics._internal.arguments import require_count
 from learning_dynamics.ensembles import Gradient
 
 Predict = Callable[[Tensor], Tensor]

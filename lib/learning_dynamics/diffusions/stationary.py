@@ -11,7 +11,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from learning_dynamics.checks import require_count
+from learning_dynamics._internal.arguments import require_count
 
 
 def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float) -> Tensor:

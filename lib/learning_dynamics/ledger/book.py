@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from learning_dynamics.display import clear_lines, emit, write_line
+from learning_dynamics._internal.display import clear_lines, emit, write_line
 from learning_dynamics.ledger import cards
 from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon
 from learning_dynamics.ledger.read import KEY, SCHEMA

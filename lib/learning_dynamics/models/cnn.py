@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from learning_dynamics.checks import require_count
+from learning_dynamics._internal.arguments import require_count
 
 
 class SmallCNN(nn.Module):

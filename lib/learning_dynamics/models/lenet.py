@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning_dynamics.checks import require_count
+from learning_dynamics._internal.arguments import require_count
 from learning_dynamics.models.mlp import softplus
 
 

@@ -4,71 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from learning_dynamics.optimizers.hyperparameters import (
-    Hyperparameter,
-    StepSize,
-    like,
-    require_positive,
-    require_step_size,
-    step_size_at,
-)
 from learning_dynamics.optimizers.whole_vector import WholeVectorOptimizer, require_number
-
-
-class AdaGradNormState(NamedTuple):
-    """State of `AdaGradNormRule`.
-
-    Attributes:
-        step: number of steps taken.
-        step_size: `(*batch)`, eta_k / b_{k+1} as used last; NaN before the first step.
-        square: `(*batch)`, b_k squared: b_0 squared and the squared norms of all gradients so far.
-    """
-
-    step: int
-    step_size: Tensor
-    square: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class AdaGradNormRule:
-    r"""AdaGrad-Norm (Ward, Wu, Bottou 2019, Algorithm 1).
-
-    .. math:: b_{k+1}^2 = b_k^2 + \|g_k\|^2, \qquad \theta_{k+1} = \theta_k - \frac{\eta_k}{b_{k+1}} g_k
-
-    Args:
-        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
-        b0: > 0, in units of the gradient; a number or a tensor `(*batch, 1)`.
-
-    Raises:
-        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
-    """
-
-    step_size: StepSize
-    b0: Hyperparameter = 0.1
-
-    def __post_init__(self) -> None:
-        """Check the hyper-parameters."""
-        require_step_size(self.step_size)
-        require_positive("b0", self.b0)
-
-    def start(self, theta: Tensor) -> AdaGradNormState:
-        """Return the state before the first step, b = b_0; `theta (*batch, d)`."""
-        square = torch.zeros_like(theta[..., :1]) + like(self.b0, theta) ** 2
-        return AdaGradNormState(0, torch.full_like(theta[..., 0], torch.nan), square[..., 0])
-
-    def step(
-        self, theta: Tensor, gradient: Tensor, state: AdaGradNormState
-    ) -> tuple[Tensor, AdaGradNormState]:
-        """Return `theta (*batch, d)` and the state after one step."""
-        square = state.square[..., None] + gradient.square().sum(-1, keepdim=True)
-        eta = step_size_at(self.step_size, state.step, theta) / square.sqrt()
-        return theta - eta * gradient, AdaGradNormState(state.step + 1, eta[..., 0], square[..., 0])
 
 
 class AdaGradNorm(WholeVectorOptimizer):
@@ -84,7 +22,7 @@ class AdaGradNorm(WholeVectorOptimizer):
         >>> optimizer.step()
 
     One norm b serves the whole parameter vector, so that b0 is the same for all groups. See
-    `WholeVectorOptimizer` for what all these optimizers share (this one needs no loss), and `AdaGradNormRule` for
+    `WholeVectorOptimizer` for what all these optimizers share (this one needs no loss), and `rules.AdaGradNorm` for
     ensembles of runs.
 
     Args:

@@ -2,115 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from learning_dynamics.optimizers.hyperparameters import (
-    Hyperparameter,
-    Schedule,
-    like,
-    require,
-    require_positive,
-    value_at,
-)
-from learning_dynamics.optimizers.rule import as_column
 from learning_dynamics.optimizers.whole_vector import WholeVectorOptimizer, require_number
-
-
-def ngn_step_size(
-    loss: Tensor, squared_norm: Tensor, sigma: Hyperparameter, lower_bound: Hyperparameter = 0.0
-) -> Tensor:
-    r"""Return the NGN step (Orvieto & Xiao 2024).
-
-    .. math:: \eta = \frac{\sigma}{1 + \frac{\sigma}{2 f_S(\theta)} \|\nabla f_S(\theta)\|^2}
-
-    It is the Gauss-Newton step on :math:`f_S = r^2` with :math:`r = \sqrt{f_S}` and the penalty
-    :math:`\|p\|^2 / (2\sigma)`; it lies between 0 and sigma.
-
-    Args:
-        loss: f_S >= 0; any shape, as all other arguments broadcast against it.
-        squared_norm: the squared norm of the gradient of f_S.
-        sigma: the largest step, > 0.
-        lower_bound: taken from the loss first. A loss below it counts as equal to it.
-
-    Returns:
-        the step size; sigma where the gradient is zero, and 0 where the loss is zero but the gradient is not.
-    """
-    twice = 2 * (loss - lower_bound).clamp(min=0)
-    share = torch.where(twice == 0, twice, twice / (twice + sigma * squared_norm))  # 0 where both underflow
-    return torch.where(squared_norm == 0, sigma, sigma * share)
-
-
-class NGNState(NamedTuple):
-    """State of `NGNRule`.
-
-    Attributes:
-        step: number of steps taken.
-        step_size: `(*batch)`, the step size used last; NaN before the first step.
-        previous: `(*batch, d)`, the iterate before the present one.
-    """
-
-    step: int
-    step_size: Tensor
-    previous: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class NGNRule:
-    r"""The non-negative Gauss-Newton step, NGN (Orvieto & Xiao 2024), with momentum if wanted.
-
-    .. math:: \theta_{k+1} = \theta_k - (1-\beta_1)\eta_k \nabla f_{S_k}(\theta_k)
-        + \beta_1(\theta_k - \theta_{k-1}), \qquad
-        \eta_k = \frac{\sigma_k}{1 + \frac{\sigma_k}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
-
-    started at rest; momentum 0 is NGN, and with momentum it is NGN-M (Islamov, Ajroldi, Orvieto, Lucchi 2025,
-    Algorithm 1). The step needs the loss: `rule.step(theta, gradient, state, loss)`.
-
-    Args:
-        sigma: the largest step, > 0; a number, a tensor `(*batch, 1)`, or a schedule k -> sigma_k.
-        momentum: beta_1 in [0, 1); a number or a tensor `(*batch, 1)`.
-        lower_bound: taken from the loss first; a number, a tensor `(*batch, 1)`, or a function of the step
-            number. A loss below it counts as equal to it: no step.
-
-    Raises:
-        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis. What a schedule
-            returns is used as it is.
-    """
-
-    sigma: Schedule
-    momentum: Hyperparameter = 0.0
-    lower_bound: Schedule = 0.0
-
-    needs_loss: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check the hyper-parameters."""
-        if not callable(self.sigma):
-            require_positive("sigma", self.sigma)
-        require("momentum", self.momentum, 0.0, below=1.0)
-        if not callable(self.lower_bound):
-            require("lower_bound", self.lower_bound, -math.inf)
-
-    def start(self, theta: Tensor) -> NGNState:
-        """Return the state at rest; `theta (*batch, d)`."""
-        return NGNState(0, torch.full_like(theta[..., 0], torch.nan), theta)
-
-    def step(self, theta: Tensor, gradient: Tensor, state: NGNState, loss: Tensor) -> tuple[Tensor, NGNState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
-        eta = ngn_step_size(
-            as_column(loss, theta),
-            gradient.square().sum(-1, keepdim=True),
-            value_at("sigma", self.sigma, state.step, theta),
-            value_at("lower_bound", self.lower_bound, state.step, theta),
-        )
-        beta1 = like(self.momentum, theta)
-        moved = theta - (1 - beta1) * eta * gradient + beta1 * (theta - state.previous)
-        return moved, NGNState(state.step + 1, eta[..., 0], theta)
 
 
 class NGN(WholeVectorOptimizer):
@@ -135,7 +33,7 @@ class NGN(WholeVectorOptimizer):
 
     .. math:: \eta_g = \frac{\sigma_g}{1 + \frac{1}{2 f_S}\sum_h \sigma_h \|\nabla_h f_S\|^2}
 
-    See `WholeVectorOptimizer` for what all these optimizers share, and `NGNRule` for ensembles of runs.
+    See `WholeVectorOptimizer` for what all these optimizers share, and `rules.NGN` for ensembles of runs.
 
     Args:
         params: parameters, or dictionaries of parameter groups.

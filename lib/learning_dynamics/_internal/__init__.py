@@ -1,0 +1,1 @@
+"""What the library's modules share and no reader needs: arguments, files, checkpoints, display."""

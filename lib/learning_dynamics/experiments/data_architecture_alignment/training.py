@@ -1,0 +1,338 @@
+"""Trains small networks of many seeds at once and follows where the targets lie relative to the Jacobian.
+
+`python -m learning_dynamics.experiments.data_architecture_alignment.training TASK` makes the kept results behind the redrawn main figure of the
+chapter data_architecture_alignment. With `--samples 1000 --part 1/3` it runs the source's sizes in parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import math
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.datasets import make_moons
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from learning_dynamics import data, results
+from learning_dynamics._internal.arguments import step_numbers
+from learning_dynamics.curvature import Jacobian
+from learning_dynamics.data import semeion
+from learning_dynamics.models import MLP, LeNet
+from learning_dynamics.parameterization import column_space
+from learning_dynamics.rules import SGD
+from learning_dynamics.runs import Run
+
+CHAPTER = "parameterization/data_architecture_alignment"
+TASKS = ("two-moons", "sine", "digits", "random")
+"""The four data sets: two for the fully connected network, two for LeNet."""
+
+
+def float32_tolerance(samples: int, parameters: int) -> float:
+    """Return the rank tolerance, relative to the largest singular value, that suits a float32 matrix (n, d).
+
+    It is (eps/2) sqrt(n + d + 1), after Press et al., Numerical Recipes (the estimate quoted by
+    `numpy.linalg.matrix_rank`).
+    """
+    return 2.0**-24 * math.sqrt(samples + parameters + 1)
+
+
+class Data(NamedTuple):
+    """Inputs `(seeds, n, ...)` and labels 0 and 1 `(seeds, n)`, both float32."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Training(NamedTuple):
+    """What `train` saw, at the recorded epochs; R epochs, S seeds, K numbers of `watch`.
+
+    Attributes:
+        epochs: `(R,)`.
+        loss: `(R, S)`, mean cross-entropy on all samples; inf where a run diverged.
+        error: `(R, S)`, share of samples on the wrong side.
+        watched: `(R, S, K)`, what `watch` returned.
+        models: The trained networks.
+    """
+
+    epochs: Tensor
+    loss: Tensor
+    error: Tensor
+    watched: Tensor
+    models: list[nn.Module]
+
+
+def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: str | None = None) -> Data:
+    """Return a data set for each seed.
+
+    `two-moons` is scikit-learn's `make_moons` without noise. `sine` has x uniform on [-1, 1] and the label 1 where
+    sin 20x < 0. `random` has 16 x 16 normal pixels and fair coins. `digits` asks whether a digit is odd, on
+    scikit-learn's 8 x 8 digits enlarged to 16 x 16, or on Semeion's if its file is given.
+
+    Raises:
+        ValueError: The task is unknown, there are no seeds, or more samples than the set has.
+    """
+    if task not in TASKS:
+        raise ValueError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+    if not seeds or samples < 2:
+        raise ValueError(
+            f"samples={samples}, seeds={list(seeds)}: expected at least two samples and one seed"
+        )
+    pairs = [_one(task, samples, int(seed), semeion_file) for seed in seeds]
+    return Data(*(torch.stack(part) for part in zip(*pairs, strict=True)))
+
+
+def _one(task: str, samples: int, seed: int, semeion_file: str | None) -> tuple[Tensor, Tensor]:
+    source = torch.Generator().manual_seed(20_000 + seed)
+    if task == "two-moons":
+        points, labels = make_moons(samples, random_state=seed)
+        return torch.tensor(points, dtype=torch.float32), torch.tensor(labels, dtype=torch.float32)
+    if task == "sine":
+        x = 2 * torch.rand(samples, 1, generator=source) - 1
+        return x, (torch.sin(20 * x[:, 0]) < 0).float()
+    if task == "random":
+        images = torch.randn(samples, 1, 16, 16, generator=source)
+        return images, torch.randint(2, (samples,), generator=source).float()
+    if semeion_file is not None:
+        pixels, digits = semeion.read(semeion_file)
+        images, classes = torch.from_numpy(pixels).float(), torch.from_numpy(digits).long()
+    else:
+        small = data.load("digits", dtype=torch.float32)
+        images = torch.from_numpy(np.repeat(np.repeat(small.inputs.numpy(), 2, 1), 2, 2))
+        classes = small.targets
+    if samples > len(images):
+        raise ValueError(f"samples={samples}: expected at most {len(images)}")
+    chosen = torch.randperm(len(images), generator=source)[:samples]
+    return images[chosen, None], (classes[chosen] % 2).float()
+
+
+def make_models(task: str, width: int, seeds: Sequence[int]) -> list[nn.Module]:
+    """Return a network for each seed: `MLP` with three hidden layers of `width` units, or `LeNet` with m = `width`."""
+    models: list[nn.Module] = []
+    for seed in seeds:
+        source = torch.Generator().manual_seed(30_000 + int(seed))
+        if task in ("digits", "random"):
+            models.append(LeNet(width, num_classes=1, generator=source))
+        else:
+            sizes = [2 if task == "two-moons" else 1, width, width, width, 1]
+            models.append(MLP(sizes, weight_std=width**-0.5, generator=source))
+    return models
+
+
+def train(
+    models: Sequence[nn.Module],
+    seen: Data,
+    *,
+    step_size: float,
+    momentum: float,
+    batch_size: int,
+    epochs: int,
+    record: Sequence[int],
+    watch: Callable[[nn.Module, Tensor, Tensor], Sequence[float]] | None = None,
+) -> Training:
+    """Train one network a seed, all at once, by stochastic gradients with momentum on the cross-entropy.
+
+    Args:
+        models: S networks of one shape with one output; they are not changed.
+        seen: S data sets.
+        step_size: Of SGD.
+        momentum: Of SGD, as torch has it.
+        batch_size: At most n; every epoch passes over a new order of the samples, the same for all seeds.
+        epochs: How many.
+        record: Increasing epochs between 0 and `epochs`, which must be the last of them.
+        watch: `watch(model, inputs, labels) -> sequence of K numbers`, called at the recorded epochs, seed by seed.
+
+    Raises:
+        ValueError: Counts do not fit.
+    """
+    seeds, n = seen.labels.shape
+    if len(models) != seeds or not 1 <= batch_size <= n:
+        raise ValueError(
+            f"{len(models)} models, batch_size = {batch_size}; allowed: {seeds} and from 1 to {n}, as the data"
+        )
+    record = step_numbers(record, epochs)
+    if record[-1] != epochs:
+        raise ValueError(f"record = {record}; allowed: the last is epochs = {epochs}")
+    shape_of, (stacked, _) = models[0], stack_module_state(list(models))
+    theta = {name: value.detach().clone() for name, value in stacked.items()}
+    shapes = {name: value.shape for name, value in theta.items()}
+    rule = SGD(step_size, momentum=momentum)
+    flat = {name: value.flatten(1) for name, value in theta.items()}
+    states = {name: rule.start(value) for name, value in flat.items()}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        logits = functional_call(shape_of, parameters, (x,)).squeeze(-1)
+        return binary_cross_entropy_with_logits(logits, y), ((logits > 0) != (y > 0.5)).float().mean()
+
+    gradient = vmap(grad_and_value(loss, has_aux=True))
+    order = torch.Generator().manual_seed(40_000)
+    wanted, rows = set(record), []
+    for epoch in range(epochs + 1):
+        if epoch in wanted:
+            shaped = {name: value.reshape(shapes[name]) for name, value in flat.items()}
+            with torch.no_grad():
+                values, errors = vmap(loss)(shaped, seen.inputs, seen.labels)
+            trained = [_with(model, shaped, s) for s, model in enumerate(models)]
+            seen_by = [
+                list(watch(trained[s], seen.inputs[s], seen.labels[s])) if watch else [] for s in range(seeds)
+            ]
+            rows.append((values.double().nan_to_num(nan=torch.inf), errors.double(), torch.tensor(seen_by)))
+        if epoch == epochs:
+            break
+        for rows_of_batch in torch.randperm(n, generator=order).split(batch_size):
+            shaped = {name: value.reshape(shapes[name]) for name, value in flat.items()}
+            slopes, _ = gradient(shaped, seen.inputs[:, rows_of_batch], seen.labels[:, rows_of_batch])
+            for name in flat:
+                flat[name], states[name] = rule.step(flat[name], slopes[name].flatten(1), states[name])
+    losses, errors, watched = (torch.stack(part) for part in zip(*rows, strict=True))
+    return Training(torch.tensor(record), losses, errors, watched, trained)
+
+
+def _with(model: nn.Module, shaped: dict[str, Tensor], seed: int) -> nn.Module:
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, parameter in other.named_parameters():
+            parameter.copy_(shaped[name][seed])
+    return other
+
+
+class Alignment:
+    """A `watch` that measures, in float64, how the labels lie relative to the Jacobian at the float32 tolerance.
+
+    It returns five numbers: relative residual of the labels +1 and -1, numerical rank, change of the tangent kernel
+    since the first call (squared Frobenius norm), the same divided by the squared norm at the start, and the largest
+    share of dead units in a layer. A network that has left the finite numbers counts as wholly misaligned.
+    """
+
+    def __init__(self) -> None:
+        """Start without a kernel to compare with."""
+        self._first: dict[int, Tensor] = {}
+
+    def __call__(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, ...]:
+        """Return the five numbers; the first call with a data set sets the kernel to compare with."""
+        model, inputs = model.double(), inputs.double()
+        size = sum(parameter.numel() for parameter in model.parameters())
+        if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
+            return 1.0, 0.0, math.inf, math.inf, 1.0
+        gram = column_space.layerwise_gram(model, inputs)
+        first = self._first.setdefault(labels.data_ptr(), gram)
+        where = column_space.from_gram(gram, 2 * labels.double() - 1)
+        rtol = float32_tolerance(len(labels), size)
+        change = (gram - first).square().sum()
+        return (
+            where.residual(rtol).item(),
+            float(where.rank(rtol)),
+            change.item(),
+            (change / first.square().sum()).item(),
+            column_space.dead_share(model, inputs),
+        )
+
+
+def settings(task: str) -> dict[str, float | int]:
+    """Return the source's step size, momentum and number of epochs for a task."""
+    small = task in ("two-moons", "sine")
+    return {"step_size": 0.1, "momentum": 0.98 if small else 0.9, "epochs": 1000 if small else 400}
+
+
+def epochs_to_record(epochs: int, points: int = 11) -> list[int]:
+    """Return 0 and about `points` epochs evenly spread on a logarithmic axis up to the last."""
+    spread = np.unique(np.geomspace(1, max(epochs, 1), points).round().astype(int))
+    return [0, *spread.tolist()]
+
+
+def spectrum(
+    model: nn.Module, inputs: Tensor, labels: Tensor, dtype: torch.dtype
+) -> column_space.ColumnSpace:
+    """Return where the labels +1 and -1 lie relative to the dense Jacobian, all computed in `dtype`."""
+    jacobian = Jacobian(copy.deepcopy(model).to(dtype), inputs.to(dtype)).T.dense().T
+    return column_space.from_jacobian(jacobian, 2 * labels.to(dtype) - 1)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train one task with all its widths and seeds, and keep what was seen."""
+    parser = argparse.ArgumentParser(
+        prog="python -m learning_dynamics.experiments.data_architecture_alignment.training",
+        description=__doc__,
+    )
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--samples", type=int, default=None, help="default: 100, or 300 images")
+    parser.add_argument("--epochs", type=int, default=None, help="default: the source's")
+    parser.add_argument("--widths", type=int, nargs="+", default=None, help="default: 300, or 1 2 4")
+    parser.add_argument("--step-size", type=float, default=None, help="default: the source's")
+    parser.add_argument("--semeion", default=None, help="path of semeion.data, for the task digits")
+    parser.add_argument("--part", default="all", help="k/m: every m-th width, from the k-th")
+    parser.add_argument("--name", default=None, help="name of the result")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    started, seeds = time.perf_counter(), tuple(range(chosen.seeds))
+    images = chosen.task in ("digits", "random")
+    samples = chosen.samples or (300 if images else 100)
+    used = settings(chosen.task)
+    epochs = int(chosen.epochs or used["epochs"])
+    step_size = float(chosen.step_size or used["step_size"])
+    widths = Run(CHAPTER, part=chosen.part).share(chosen.widths or ([1, 2, 4] if images else [300]))
+    record = epochs_to_record(epochs)
+    seen = make_data(chosen.task, samples, seeds, chosen.semeion)
+    kept: dict[str, Tensor] = {
+        "epochs": torch.tensor(record),
+        "widths": torch.tensor(widths),
+        "samples": torch.tensor(samples),
+    }
+    curves = []
+    for width in widths:
+        models = make_models(chosen.task, width, seeds)
+        trained = train(
+            models,
+            seen,
+            step_size=step_size,
+            momentum=float(used["momentum"]),
+            batch_size=min(100, samples) if samples >= 1000 or not images else samples // 10,
+            epochs=epochs,
+            record=record,
+            watch=Alignment(),
+        )
+        curves.append(trained)
+        last = trained.watched[-1]
+        print(width, trained.error[-1].tolist(), last[:, 0].tolist(), file=sys.stderr, flush=True)
+        if not images:
+            for when, networks in (("start", models), ("end", trained.models)):
+                for dtype in (torch.float64, torch.float32):  # of the first seed
+                    where = spectrum(networks[0], seen.inputs[0], seen.labels[0], dtype)
+                    name = f"{when}_{str(dtype)[-2:]}"
+                    kept[f"{name}_values"], kept[f"{name}_components"] = (
+                        where.singular_values,
+                        where.components,
+                    )
+    kept["loss"] = torch.stack([trained.loss for trained in curves])
+    kept["error"] = torch.stack([trained.error for trained in curves])
+    watched = torch.stack([trained.watched for trained in curves]).double()
+    for position, name in enumerate(("residual", "rank", "change", "relative_change", "dead")):
+        kept[name] = watched[..., position]
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    results.keep(
+        CHAPTER,
+        chosen.name or chosen.task + ("" if chosen.part == "all" else f"-part-{chosen.part.split('/')[0]}"),
+        kept,
+        command=shlex.join(
+            ["python", "-m", "learning_dynamics.experiments.data_architecture_alignment.training", *words]
+        ),
+        seeds=seeds,
+        device="cpu",
+        wall_time=time.perf_counter() - started,
+        rtol=0.5,
+        overwrite=True,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""Steps preconditioned by the diagonal of the empirical Fisher, with any exponent, damping and memory.
+
+    python -m learning_dynamics.experiments.empirical_fisher.diagonal_fisher --seed 1
+
+makes the kept result of the chapter: medians of long runs on the one-dimensional loss. Source of the family: Martens
+(2020), "New Insights and Perspectives on the Natural Gradient Method", sections 11.1 to 11.3, Eq. (10).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learning_dynamics import ensembles, results
+from learning_dynamics.rules.hyperparameters import (
+    Hyperparameter,
+    StepSize,
+    like,
+    require,
+    require_positive,
+    require_step_size,
+    step_size_at,
+)
+from learning_dynamics.runs import Run
+
+CHAPTER = "curvature/empirical_fisher"
+MEMORIES = ("none", "decayed", "corrected", "largest", "mean", "sum")
+EXPONENTS = (0.3, 0.4, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+SCHEDULES = ((0.1, 0.0), (0.1, 0.5), (0.3, 1.0))  # (c, a): step size c (k + 1)^-a
+GROUPS, STARTS, STEPS = 10, 200, 100_000
+
+
+class DiagonalFisherState(NamedTuple):
+    """State of `DiagonalFisher`.
+
+    Attributes:
+        step: number of steps taken.
+        average: `(*batch, d)`, the estimate u of the squared gradients (decayed mean before its correction).
+        largest: `(*batch, d)`, the largest decayed mean so far.
+    """
+
+    step: int
+    average: Tensor
+    largest: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalFisher:
+    r"""One rule for the diagonal methods that divide by a power of past squared gradients (Martens 2020, Eq. 10).
+
+    .. math:: \theta_{k+1} = \theta_k - \eta_k\,(u_{k+1} + \lambda)^{-q}\,g_k
+
+    The memory says what u is: `"none"`, the present :math:`g_k^2`; `"decayed"`,
+    :math:`\beta_2 u_k + (1 - \beta_2) g_k^2` from 0 (RMSprop); `"corrected"`, the same divided by
+    :math:`1 - \beta_2^{k+1}` (Adam without momentum); `"largest"`, the largest decayed mean so far (AMSGrad
+    without corrections and momentum); `"mean"` and `"sum"` of all squares so far (AdaGrad is the sum). A coordinate
+    with gradient zero does not move.
+
+    Args:
+        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
+        exponent: q >= 0; a number or a tensor `(*batch, 1)`.
+        damping: lambda >= 0, in units of the squared gradient, inside the power.
+        memory: one of the names above.
+        beta2: decay in [0, 1), read by the three decayed memories only.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis, or the memory has no
+            such name.
+    """
+
+    step_size: StepSize
+    exponent: Hyperparameter = 0.5
+    damping: Hyperparameter = 0.0
+    memory: str = "none"
+    beta2: Hyperparameter = 0.9
+
+    def __post_init__(self) -> None:
+        """Check the hyper-parameters."""
+        require_step_size(self.step_size)
+        require("exponent", self.exponent, 0.0)
+        require("damping", self.damping, 0.0)
+        require("beta2", self.beta2, 0.0, below=1.0)
+        if self.memory not in MEMORIES:
+            raise ValueError(f"memory = {self.memory!r}; allowed: {', '.join(MEMORIES)}")
+
+    def start(self, theta: Tensor) -> DiagonalFisherState:
+        """Return the state before the first step, nothing remembered; `theta (*batch, d)`."""
+        return DiagonalFisherState(0, torch.zeros_like(theta), torch.zeros_like(theta))
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: DiagonalFisherState
+    ) -> tuple[Tensor, DiagonalFisherState]:
+        """Return `theta (*batch, d)` and the state after one step."""
+        eta, count = step_size_at(self.step_size, state.step, theta), state.step + 1
+        beta2, square, average, largest = like(self.beta2, theta), gradient**2, state.average, state.largest
+        if self.memory == "none":
+            average = u = square
+        elif self.memory == "sum":
+            average = u = average + square
+        elif self.memory == "mean":
+            average = u = average + (square - average) / count
+        else:
+            average = u = beta2 * average + (1 - beta2) * square
+            if self.memory == "corrected":
+                u = average / (1 - beta2**count)
+            if self.memory == "largest":
+                largest = u = torch.maximum(largest, average)
+        power = (u + like(self.damping, theta)) ** -like(self.exponent, theta)
+        update = torch.where(gradient == 0, 0.0, power * gradient)
+        return theta - eta * update, DiagonalFisherState(count, average, largest)
+
+
+def two_cycle(step_size: Tensor | float, exponent: Tensor | float, damping: Tensor | float = 0.0) -> Tensor:
+    r"""Return c with :math:`c \mapsto -c \mapsto c` under the step on the loss :math:`\theta^2/2` without memory.
+
+    .. math:: c = \sqrt{\max\{(\eta/2)^{1/q} - \lambda,\ 0\}}
+
+    Args:
+        step_size: eta > 0, any shape.
+        exponent: q > 0, broadcasts with it.
+        damping: lambda >= 0, broadcasts with them.
+
+    Raises:
+        ValueError: a step size or an exponent is not positive, or a damping is negative.
+    """
+    eta, q, damped = (torch.as_tensor(each, dtype=torch.float64) for each in (step_size, exponent, damping))
+    for name, value in (("step_size", eta), ("exponent", q)):
+        if not (value > 0).all():
+            raise ValueError(f"{name} = {value.min().item()}; allowed: > 0")
+    if not (damped >= 0).all():
+        raise ValueError(f"damping = {damped.min().item()}; allowed: >= 0")
+    return ((eta / 2) ** (1 / q) - damped).clamp(min=0).sqrt()
+
+
+def cauchy_scales(start: float, step_sizes: Tensor) -> Tensor:
+    r"""Return the scales of the Cauchy laws of the iterates for exponent 1 on the loss :math:`\theta^2/2`.
+
+    If :math:`\theta_0` has the Cauchy law of scale s_0, then :math:`\theta_k` has the one of scale s_k, and
+    s_k is the median of :math:`|\theta_k|`:
+
+    .. math:: s_{k+1} = s_k + \eta_k / s_k
+
+    Source: f(z) = z - eta/z maps the upper half plane into itself, and such functions keep Cauchy laws (Letac 1977).
+
+    Args:
+        start: s_0 > 0.
+        step_sizes: `(K,)`, eta_k >= 0.
+
+    Returns:
+        `(K + 1,)`, float64.
+
+    Raises:
+        ValueError: the start is not positive, or a step size is negative.
+    """
+    require_positive("start", start)
+    if step_sizes.ndim != 1 or not (step_sizes >= 0).all():
+        raise ValueError(f"step_sizes of shape {tuple(step_sizes.shape)}; allowed: (K,), all >= 0")
+    scales = [float(start)]
+    for eta in step_sizes.tolist():
+        scales.append(scales[-1] + eta / scales[-1])
+    return torch.tensor(scales, dtype=torch.float64)
+
+
+def power_schedule(scale: Tensor | float, power: Tensor | float) -> Callable[[int], Tensor | float]:
+    """Return the schedule k -> scale (k + 1)^-power, k = 0, 1, ...; tensors broadcast as step sizes do."""
+    return lambda k: scale * (k + 1.0) ** -power
+
+
+def scalar_medians(
+    run: Run, exponents: Sequence[float], schedules: Sequence[tuple[float, float]], steps: int
+) -> tuple[Tensor, Tensor]:
+    """Return medians of |theta_k| over groups of normal starts, on the loss theta^2 / 2 without memory.
+
+    Args:
+        run: gives the device and the starts.
+        exponents: the values of q.
+        schedules: pairs (c, a) of the step sizes c (k + 1)^-a.
+        steps: number of steps, >= 1.
+
+    Returns:
+        The recorded step numbers `(R,)` and the medians `(schedules, exponents, groups, R)`.
+    """
+    where = {"dtype": run.dtype, "device": run.device}
+    theta = torch.randn(GROUPS, STARTS, generator=run.generator("long runs"), dtype=run.dtype).to(run.device)
+    c, a = torch.tensor(schedules, **where).T[:, :, None, None, None, None]
+    q = torch.tensor(exponents, **where)[:, None, None, None]
+    rule = DiagonalFisher(power_schedule(c, a), exponent=q)
+    begin = theta[..., None].expand(len(schedules), len(exponents), GROUPS, STARTS, 1)
+    found = ensembles.iterate(
+        rule, lambda theta, k: theta, begin, steps, ensembles.log_spaced(steps, per_decade=10)
+    )
+    return found.steps, found.values.squeeze(-1).abs().median(-1).values.movedim(0, -1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the kept result `long-runs` of the chapter."""
+    parser = argparse.ArgumentParser(description="Long runs of the one-dimensional empirical Fisher step.")
+    parser.add_argument("--steps", type=int, default=STEPS, help="number of steps")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args(arguments)
+    began = time.perf_counter()
+    run = Run(CHAPTER, device=given.device, seed=given.seed)
+    steps, medians = scalar_medians(run, EXPONENTS, SCHEDULES, given.steps)
+    arrays = {
+        "steps": steps,
+        "medians": medians.cpu().numpy().astype(np.float32),
+        "exponents": np.array(EXPONENTS),
+        "schedules": np.array(SCHEDULES),
+    }
+    words = sys.argv[1:] if arguments is None else arguments
+    results.keep(
+        CHAPTER,
+        "long-runs",
+        arrays,
+        command=shlex.join(
+            ["python", "-m", "learning_dynamics.experiments.empirical_fisher.diagonal_fisher", *words]
+        ),
+        seeds=[run.seed],
+        device=given.device,
+        wall_time=time.perf_counter() - began,
+        rtol=0.3,
+    )
+
+
+if __name__ == "__main__":
+    main()

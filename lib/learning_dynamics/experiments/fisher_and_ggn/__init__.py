@@ -1,0 +1,1 @@
+"""The experiments of the chapter fisher_and_ggn."""

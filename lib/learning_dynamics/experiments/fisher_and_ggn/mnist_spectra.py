@@ -1,0 +1,150 @@
+"""Train small networks on MNIST and keep the ends of the spectra of Hessian, Fisher and empirical Fisher.
+
+    python -m learning_dynamics.experiments.fisher_and_ggn.mnist_spectra
+
+makes the kept result of the chapter on Fisher and Gauss-Newton: 784-20-10 networks with ReLU, minibatches of 100,
+step size 0.1. The second half of the runs trains on labels in random order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from learning_dynamics import curvature, data, results
+from learning_dynamics.runs import Run
+
+CHAPTER = "curvature/fisher_and_ggn"
+RUN_NAME = "mnist-spectra"
+STEPS = (0, 10, 30, 100, 300, 1000, 3000)
+LABELS = ("true", "permuted")
+SAMPLES = 2000
+TOP = 12
+LAW = curvature.Categorical()
+
+
+def training_data(seed: int, labels: str) -> tuple[Tensor, Tensor]:
+    """Return the 10,000 images `(n, 784)` and labels `(n)`, the latter in random order if `labels` is "permuted".
+
+    Raises:
+        ValueError: `labels` is neither "true" nor "permuted".
+    """
+    if labels not in LABELS:
+        raise ValueError(f"labels={labels!r}: expected one of {LABELS}")
+    mnist = data.load("mnist-10k")
+    images = mnist.inputs.reshape(len(mnist.inputs), -1).to(torch.float64)
+    targets = mnist.targets
+    if labels == "permuted":
+        targets = targets[torch.randperm(len(targets), generator=Run(CHAPTER).generator("labels", seed=seed))]
+    return images, targets
+
+
+def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, nn.Module]]:
+    """Train one network by minibatch gradient descent and yield it after each of the numbers of steps.
+
+    Args:
+        seed: Of the start and of the order of the images.
+        labels: "true" or "permuted".
+        steps: Increasing numbers of steps.
+
+    Raises:
+        ValueError: as `training_data`.
+    """
+    images, targets = training_data(seed, labels)
+    source = Run(CHAPTER).generator("network", seed=seed)
+    network = nn.Sequential(nn.Linear(784, 20), nn.ReLU(), nn.Linear(20, 10)).to(torch.float64)
+    with torch.no_grad():
+        for layer in (network[0], network[2]):  # weights of variance 2 / inputs (He et al. 2015), no bias
+            layer.weight.normal_(0, (2 / layer.in_features) ** 0.5, generator=source)
+            layer.bias.zero_()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(steps[-1] + 1):
+        if step in steps:
+            yield step, network
+        batch = torch.randint(len(images), (100,), generator=source)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images[batch]), targets[batch]).backward()
+        optimizer.step()
+
+
+def matrices(
+    network: nn.Module, seed: int, labels: str, samples: int = SAMPLES
+) -> dict[str, curvature.SymmetricOperator]:
+    """Return Hessian, Gauss-Newton, Fisher and empirical Fisher on the first `samples` images, each `(d, d)`."""
+    images, targets = (values[:samples] for values in training_data(seed, labels))
+    return {
+        "hessian": curvature.Hessian(network, LAW, images, targets),
+        "gauss_newton": curvature.GaussNewton(network, LAW, images, targets),
+        "fisher": curvature.Fisher(network, LAW, images),
+        "empirical": curvature.EmpiricalFisher(network, LAW, images, targets),
+    }
+
+
+def spectra(network: nn.Module, seed: int, labels: str, samples: int = SAMPLES) -> dict[str, Tensor]:
+    """Return what is kept of one network, on the first `samples` images.
+
+    Returns:
+        `hessian`, `gauss_newton`, `fisher`, `empirical`: the largest eigenvalues, `(TOP)`; `lowest`: the smallest
+        eigenvalue of the Hessian, `()`; `distance`: the spectral norm of Hessian minus Gauss-Newton, `()`; `loss`:
+        the mean loss on these images, `()`.
+    """
+    images, targets = (values[:samples] for values in training_data(seed, labels))
+    operators = matrices(network, seed, labels, samples)
+    source = Run(CHAPTER).generator("lanczos", seed=seed)
+    tops = {name: A.top_eigenvalues(TOP, tolerance=1e-6, generator=source) for name, A in operators.items()}
+    H, G = operators["hessian"], operators["gauss_newton"]
+    start = torch.randn(H.shape[0], dtype=torch.float64, generator=source)
+
+    def largest(product: Callable[[Tensor], Tensor]) -> Tensor:
+        return curvature.top_eigenpairs(product, 1, start, tolerance=1e-6).values[0]
+
+    ends = [largest(lambda v, sign=sign: sign * (H @ v - G @ v)) for sign in (1, -1)]
+    loss, _ = curvature.loss_and_gradient(network, LAW, images, targets)
+    return tops | {"lowest": -largest(lambda v: -(H @ v)), "distance": torch.stack(ends).max(), "loss": loss}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all seeds with true and with permuted labels and write the kept result."""
+    parser = argparse.ArgumentParser(description="Spectra of curvature matrices along training on MNIST.")
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=None, help="folder of all results, if not the book's")
+    options = parser.parse_args(arguments)
+    seeds = list(range(options.seeds))
+    started = time.perf_counter()
+    arrays: dict[str, Tensor] = {}
+    for labels in LABELS:
+        runs = [
+            [spectra(network, seed, labels) for _, network in checkpoints(seed, labels)] for seed in seeds
+        ]
+        for name in runs[0][0]:
+            arrays[f"{labels}_{name}"] = torch.stack(
+                [torch.stack([each[name] for each in run]) for run in runs]
+            )
+        print(f"{labels} labels: {time.perf_counter() - started:.0f} s", flush=True)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    results.keep(
+        CHAPTER,
+        RUN_NAME,
+        arrays | {"steps": torch.tensor(STEPS)},
+        command=shlex.join(
+            ["python", "-m", "learning_dynamics.experiments.fisher_and_ggn.mnist_spectra", *words]
+        ),
+        seeds=seeds,
+        device="cpu",
+        wall_time=time.perf_counter() - started,
+        rtol=1e-3,
+        folder=options.out,
+        overwrite=True,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""The experiments of the chapter gauss_newton_steps."""

@@ -1,0 +1,277 @@
+"""Train an image classifier with a grid of optimizers; losses and step sizes on the way become kept results.
+
+    python -m learning_dynamics.experiments.gauss_newton_steps.image_training
+    python -m learning_dynamics.experiments.gauss_newton_steps.image_training --network resnet18 --data cifar-10 --device cuda --epochs 30 --seeds 3
+    python -m learning_dynamics.experiments.gauss_newton_steps.image_training --network resnet18 --data FILE.npz --device cuda --optimizers ngn adamw
+
+The first line makes the chapter's results of the small network on a CPU. The second is the size of the source's
+figure; it needs a GPU and the public data set. `--data FILE.npz` takes any images that fit in memory as float32:
+`inputs (n, channels, height, width)` and integer `targets (n,)`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from learning_dynamics import data, models, optimizers, results
+from learning_dynamics._internal.arguments import require_count
+from learning_dynamics.runs import Run, resolve_device
+
+CHAPTER = "adaptivity/gauss_newton_steps"
+MOMENTUM = 0.9
+GRIDS = {  # half-decades, as in the source's figure 41
+    "ngn": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+    "sgd": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "ngn-momentum": (3.0, 10.0, 30.0, 100.0),
+    "sgd-momentum": (0.3, 1.0, 3.0),
+    "adamw": (0.0001, 0.0003, 0.001, 0.003),
+}
+DEFAULT = ("ngn", "sgd", "ngn-momentum", "sgd-momentum")
+OPTIMIZERS: dict[str, Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]] = {
+    "sgd": lambda parameters, lr: torch.optim.SGD(parameters, lr=lr),
+    "ngn": lambda parameters, lr: optimizers.NGN(parameters, lr=lr),
+    # the factor 1 - MOMENTUM is in front of the gradient, so that lr means the same with and without momentum
+    "sgd-momentum": lambda parameters, lr: torch.optim.SGD(
+        parameters, lr=(1 - MOMENTUM) * lr, momentum=MOMENTUM
+    ),
+    "ngn-momentum": lambda parameters, lr: optimizers.NGN(parameters, lr=lr, momentum=MOMENTUM),
+    "adamw": lambda parameters, lr: torch.optim.AdamW(parameters, lr=lr, weight_decay=1e-4),
+}
+NETWORKS = {"cnn": models.SmallCNN, "resnet18": models.PreActivationResNet18}
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """One run: batch loss and step size of every step, both `(steps,)`, infinite from where the run diverged.
+
+    The step size is the one an optimizer reports, for torch's own optimizers their `lr`. `accuracy` is the share of
+    the test images that are classified right after the last step; 0 if diverged.
+    """
+
+    loss: Tensor
+    step_size: Tensor
+    accuracy: float
+
+
+def train(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    epochs: int,
+    batch_size: int,
+    generator: torch.Generator,
+    test: tuple[Tensor, Tensor] | None = None,
+) -> History:
+    """Train a network on cross-entropy, every epoch in a new order; images that fill no batch are left out of it.
+
+    Args:
+        network: Maps images `(b, ...)` to logits `(b, classes)`; trained in place.
+        optimizer: Of the network's parameters: any of torch or of `learning_dynamics.optimizers`. One whose
+            `needs_loss` is true is called as `step(loss=...)`.
+        images: `(n, ...)`, on the network's device and of its dtype.
+        labels: `(n,)`, int64.
+        epochs: Passes over the data, >= 1.
+        batch_size: Between 1 and n.
+        generator: A CPU generator; it alone decides the order of the images.
+        test: Images and labels for the accuracy; the training data if left out.
+
+    Raises:
+        ValueError: `epochs` or `batch_size` is out of range.
+    """
+    require_count("epochs", epochs)
+    if not 1 <= batch_size <= len(images):
+        raise ValueError(f"batch_size = {batch_size}; allowed: between 1 and {len(images)} images")
+    takes_loss = getattr(optimizer, "needs_loss", False)
+    per_epoch = len(images) // batch_size
+    losses = torch.full((epochs * per_epoch,), torch.inf)
+    step_sizes = losses.clone()
+    network.train()
+    for k in range(epochs * per_epoch):
+        if k % per_epoch == 0:
+            order = torch.randperm(len(images), generator=generator).to(images.device)
+        rows = order[k % per_epoch * batch_size :][:batch_size]
+        loss = cross_entropy(network(images[rows]), labels[rows])
+        if not torch.isfinite(loss):
+            return History(losses, step_sizes, 0.0)
+        optimizer.zero_grad()
+        loss.backward()
+        if takes_loss:
+            optimizer.step(loss=loss)
+        else:
+            optimizer.step()
+        group = optimizer.param_groups[0]
+        losses[k], step_sizes[k] = loss.item(), group.get("step_size", group["lr"])
+    network.eval()
+    with torch.no_grad():
+        test_images, test_labels = test or (images, labels)
+        right = [
+            (network(x).argmax(1) == y).sum()
+            for x, y in zip(test_images.split(1000), test_labels.split(1000), strict=True)
+        ]
+    return History(losses, step_sizes, torch.stack(right).sum().item() / len(test_labels))
+
+
+def images_of(name: str, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Return images `(n, channels, height, width)` in float32 and labels `(n,)` of a data set or an .npz file.
+
+    Raises:
+        ValueError: The name is unknown, or the file does not hold `inputs` and `targets` of these shapes.
+    """
+    if not name.endswith(".npz"):
+        loaded = data.load(name, scale="paper", dtype=torch.float32, device=device)
+        images, labels = loaded.inputs, loaded.targets
+    else:
+        with np.load(Path(name), allow_pickle=False) as arrays:
+            if not {"inputs", "targets"} <= set(arrays.files):
+                raise ValueError(f"{name} holds {sorted(arrays.files)}; allowed: inputs and targets")
+            inputs, targets = arrays["inputs"], arrays["targets"]
+        images = torch.as_tensor(inputs, device=device).to(torch.float32)
+        images = images / 255 if inputs.dtype == np.uint8 else images
+        labels = torch.as_tensor(targets, device=device).to(torch.int64)
+    images = images[:, None] if images.ndim == 3 else images
+    if images.ndim != 4 or labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"{name} has inputs {tuple(images.shape)} and targets {tuple(labels.shape)}; allowed: (n, channels, "
+            "height, width) and (n,)"
+        )
+    return images, labels
+
+
+def one_run(
+    images: Tensor,
+    labels: Tensor,
+    *,
+    network: str,
+    optimizer: str,
+    lr: float,
+    seed: int,
+    epochs: int,
+    batch_size: int,
+) -> History:
+    """Train one network from one seed on the first four fifths of the images, test on the rest.
+
+    The seed decides the start and the order of the images; all optimizers share both.
+
+    Raises:
+        ValueError: `network` or `optimizer` is unknown, or an argument of `train` is out of range.
+    """
+    for name, value, known in (("network", network, NETWORKS), ("optimizer", optimizer, OPTIMIZERS)):
+        if value not in known:
+            raise ValueError(f"{name} = {value!r}; allowed: {', '.join(known)}")
+    run = Run(CHAPTER, seed=seed, device="cpu")
+    classes, channels = int(labels.max()) + 1, images.shape[1]
+    shape = {"size": images.shape[-1]} if network == "cnn" else {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.generator("start").initial_seed())  # torch's layers draw from the global stream
+        model = NETWORKS[network](classes, channels, **shape).to(images.device)
+    count = len(images) * 4 // 5
+    return train(
+        model,
+        OPTIMIZERS[optimizer](model.parameters(), lr),
+        images[:count],
+        labels[:count],
+        epochs=epochs,
+        batch_size=batch_size,
+        generator=run.generator("order"),
+        test=(images[count:], labels[count:]),
+    )
+
+
+def window_means(values: Tensor, window: int) -> Tensor:
+    """Return the means over consecutive windows of `window` entries, `(n // window,)`; infinite where any entry is."""
+    return values[: len(values) // window * window].reshape(-1, window).mean(1)
+
+
+def command_for(name: str, words: Sequence[str]) -> str:
+    """Return the command that makes the result of one optimizer, given the words of a call that may name several."""
+    kept, skipping = [], False
+    for word in words:
+        skipping = word == "--optimizers" or (skipping and not word.startswith("--"))
+        kept += [] if skipping else [word]
+    return shlex.join(
+        [
+            "python",
+            "-m",
+            "learning_dynamics.experiments.gauss_newton_steps.image_training",
+            *kept,
+            "--optimizers",
+            name,
+        ]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the grids and write a kept result for each optimizer."""
+    parser = argparse.ArgumentParser(description="Train an image classifier with a grid of optimizers.")
+    parser.add_argument("--network", default="cnn", choices=NETWORKS)
+    parser.add_argument("--data", default="mnist-10k", help="a data set's name, or a file .npz")
+    parser.add_argument("--optimizers", nargs="+", default=list(DEFAULT), choices=GRIDS)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--window", type=int, default=31, help="steps averaged for the kept curves")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, default=None, help="folder of all results, if not the book's")
+    options = parser.parse_args(arguments)
+    device = resolve_device(options.device)
+    images, labels = images_of(options.data, device)
+    seeds = list(range(options.seeds))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for name in options.optimizers:
+        started = time.perf_counter()
+        grid = [
+            [
+                one_run(
+                    images,
+                    labels,
+                    network=options.network,
+                    optimizer=name,
+                    lr=lr,
+                    seed=seed,
+                    epochs=options.epochs,
+                    batch_size=options.batch_size,
+                )
+                for seed in seeds
+            ]
+            for lr in GRIDS[name]
+        ]
+        arrays: dict[str, Any] = {
+            field: torch.stack(
+                [torch.stack([window_means(getattr(h, field), options.window) for h in row]) for row in grid]
+            )
+            for field in ("loss", "step_size")
+        }
+        arrays["accuracy"] = torch.tensor([[h.accuracy for h in row] for row in grid])
+        arrays["lr"] = np.array(GRIDS[name])
+        results.keep(
+            CHAPTER,
+            f"{options.network}-{Path(options.data).stem}-{name}".lower(),
+            arrays,
+            command=command_for(name, words),
+            seeds=seeds,
+            device=device,
+            wall_time=time.perf_counter() - started,
+            rtol=0.05,
+            folder=options.out,
+            overwrite=True,
+        )
+        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

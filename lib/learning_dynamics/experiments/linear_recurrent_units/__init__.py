@@ -1,0 +1,1 @@
+"""The experiments of the chapter linear_recurrent_units."""

@@ -1,0 +1,155 @@
+"""Learn a convolution with one recurrent layer, linear or tanh, all seeds and learning rates at once; kept.
+
+    python -m learning_dynamics.experiments.linear_recurrent_units.kernel_learning
+    python -m learning_dynamics.experiments.linear_recurrent_units.kernel_learning --radius 0.95
+
+The set-up of Orvieto 2023, section 5.4: 32 sequences sin(.05 a j) cos(.05 c j)^2 of length 100 with a, c uniform on
+(.5, 3.5) (our choice of range), convolved with h_j = exp(-.015 j) cos(.04 j)^2 / 10; one layer of 100 states, Glorot
+start, Adam.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+
+from learning_dynamics import results
+from learning_dynamics.models.recurrence import DenseRecurrence
+from learning_dynamics.rules import Adam
+
+CHAPTER = "recurrence/linear_recurrent_units"
+LEARNING_RATES = (1e-4, 3e-4, 1e-3)
+LENGTH, SEQUENCES, STATES = 100, 32, 100
+
+
+class Convolution(NamedTuple):
+    """Sequences `(seeds, 32, 100, 1)`, and what the kernel `(100,)` makes of them."""
+
+    inputs: Tensor
+    targets: Tensor
+    kernel: Tensor
+
+
+def kernel(length: int = LENGTH) -> Tensor:
+    """Return h_j = exp(-.015 j) cos(.04 j)^2 / 10 for j = 0, ..., length - 1."""
+    j = torch.arange(length, dtype=torch.float64)
+    return (torch.exp(-0.015 * j) * torch.cos(0.04 * j) ** 2 / 10).float()
+
+
+def make_data(seeds: Sequence[int]) -> Convolution:
+    """Return the sequences of each seed.
+
+    Raises:
+        ValueError: no seeds.
+    """
+    if not seeds:
+        raise ValueError("seeds = (); allowed: at least one")
+    j, made = torch.arange(LENGTH), []
+    for seed in seeds:
+        a, c = 0.5 + 3 * torch.rand(2, SEQUENCES, 1, generator=torch.Generator().manual_seed(seed))
+        made.append(torch.sin(0.05 * a * j) * torch.cos(0.05 * c * j) ** 2)
+    inputs, h = torch.stack(made), kernel()
+    lag = j[:, None] - j
+    toeplitz = torch.where(lag >= 0, h[lag.clamp(min=0)], 0.0)
+    return Convolution(inputs[..., None], (inputs @ toeplitz.T)[..., None], h)
+
+
+def learn(
+    activation: str,
+    seeds: Sequence[int],
+    steps: int,
+    *,
+    radius: float | None = None,
+    rates: Sequence[float] = LEARNING_RATES,
+) -> Tensor:
+    """Return the mean squared errors `(rates, seeds, steps)`, infinite from where a run diverged.
+
+    Args:
+        activation: `linear`, `tanh` or `relu`.
+        seeds: each has its own sequences and its own start.
+        steps: number of steps of Adam.
+        radius: rescale the start of the state matrix to this spectral radius; as drawn if left out.
+        rates: learning rates of Adam.
+
+    Raises:
+        ValueError: no seeds, or an unknown activation.
+    """
+    data = make_data(seeds)
+    layers = [
+        DenseRecurrence(
+            1, STATES, activation=activation, generator=torch.Generator().manual_seed(10_000 + seed)
+        )
+        for seed in seeds
+    ]
+    for layer in layers:
+        if radius is not None:
+            with torch.no_grad():
+                layer.A *= radius / torch.linalg.eigvals(layer.A).abs().max()
+    stacked, _ = stack_module_state(layers)
+    theta = {
+        name: value.detach().expand(len(rates), *value.shape).flatten(0, 1).clone()
+        for name, value in stacked.items()
+    }
+    inputs, targets = (part.repeat(len(rates), 1, 1, 1) for part in (data.inputs, data.targets))
+    rate = torch.tensor(rates).repeat_interleave(len(seeds))[:, None]
+    rule = Adam(rate)
+    flat = {name: value.flatten(1) for name, value in theta.items()}
+    states = {name: rule.start(value) for name, value in flat.items()}
+
+    def error(p: dict[str, Tensor], u: Tensor, y: Tensor) -> Tensor:
+        return (functional_call(layers[0], p, (u,)) - y).square().mean()
+
+    gradient, errors = vmap(grad_and_value(error)), []
+    for _ in range(steps):
+        shaped = {name: value.reshape(theta[name].shape) for name, value in flat.items()}
+        slopes, values = gradient(shaped, inputs, targets)
+        errors.append(values)
+        for name in flat:
+            flat[name], states[name] = rule.step(flat[name], slopes[name].flatten(1), states[name])
+    curves = torch.stack(errors, -1).nan_to_num(nan=torch.inf)
+    return curves.reshape(len(rates), len(seeds), steps)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train both layers with all seeds and rates, and keep every tenth error and the first twenty."""
+    parser = argparse.ArgumentParser(
+        prog="python -m learning_dynamics.experiments.linear_recurrent_units.kernel_learning",
+        description=__doc__,
+    )
+    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--radius", type=float, help="spectral radius of the start; as drawn if left out")
+    chosen = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    started, seeds = time.perf_counter(), tuple(range(chosen.seeds))
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    kept: dict[str, Tensor] = {"learning_rates": torch.tensor(LEARNING_RATES)}
+    for activation in ("linear", "tanh"):
+        errors = learn(activation, seeds, chosen.steps, radius=chosen.radius)
+        kept |= {f"{activation}_errors": errors[..., 9::10], f"{activation}_first": errors[..., :20]}
+        print(activation, errors[..., -1].median(-1).values.tolist(), file=sys.stderr, flush=True)
+    results.keep(
+        CHAPTER,
+        "kernel-learning" if chosen.radius is None else "kernel-learning-radius",
+        kept,
+        command=shlex.join(
+            ["python", "-m", "learning_dynamics.experiments.linear_recurrent_units.kernel_learning", *words]
+        ),
+        seeds=seeds,
+        device="cpu",
+        wall_time=time.perf_counter() - started,
+        rtol=0.5,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,445 @@
+"""From a tanh network to the linear recurrent unit, one change at a time; the results are kept.
+
+    python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task pixel-mnist --part diagonal
+    python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task acsf1 --part dense --data FOLDER
+
+Every rung is trained with the learning rate, out of two, that did best on held-out training data with a seed of its
+own; then with all seeds at once. With `--checkpoints FOLDER --minutes 6` a run stops in time with exit status 75, and
+the same command goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.nn.functional import cross_entropy
+
+from learning_dynamics import results
+from learning_dynamics._internal import checkpoints
+from learning_dynamics.experiments.linear_recurrent_units.tasks import TASKS, Task, load_task
+from learning_dynamics.models.recurrence import (
+    DenseRecurrence,
+    DiagonalStateSpace,
+    LinearRecurrentUnit,
+    SequenceModel,
+    parameter_groups,
+    warmup_cosine,
+)
+from learning_dynamics.runs import Run, resolve_device
+
+CHAPTER = "recurrence/linear_recurrent_units"
+LEARNING_RATES = (2e-3, 8e-3)
+RING = {"r_min": 0.9, "r_max": 0.999}
+SAVE_EVERY = 60.0
+"""Seconds between checkpoints."""
+STOPPED = 75
+"""Exit status of a run whose time was up."""
+
+
+class UnscaledStateSpace(DiagonalStateSpace):
+    """S4D-Lin without its input gain: what the time step in front of the input does, seen by leaving it out."""
+
+    def gain(self) -> None:
+        """Return None: the input enters as B u."""
+        return None
+
+
+RUNGS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
+    "relu": (DenseRecurrence, {"activation": "relu"}),
+    "tanh": (DenseRecurrence, {"activation": "tanh"}),
+    "linear": (DenseRecurrence, {"activation": "linear"}),
+    "cartesian": (LinearRecurrentUnit, {"eigenvalues": "cartesian", "normalizer": "none"}),
+    "exponential": (LinearRecurrentUnit, {"eigenvalues": "exponential", "normalizer": "none"}),
+    "stable": (LinearRecurrentUnit, {"normalizer": "none"}),
+    "ring": (LinearRecurrentUnit, RING | {"normalizer": "none"}),
+    "lru": (LinearRecurrentUnit, RING),
+    "lru-recomputed": (LinearRecurrentUnit, RING | {"normalizer": "recomputed"}),
+    "ring-slow": (LinearRecurrentUnit, RING | {"normalizer": "none", "max_phase": math.pi / 10}),
+    "lru-slow": (LinearRecurrentUnit, RING | {"max_phase": math.pi / 10}),
+    "s4d-lin": (DiagonalStateSpace, {}),
+    "s4d-inv": (DiagonalStateSpace, {"rates": "inv"}),
+    "s4d-euler": (DiagonalStateSpace, {"discretization": "euler"}),
+    "s4d-untied": (DiagonalStateSpace, {"tied": False}),
+    "s4d-unscaled": (UnscaledStateSpace, {}),
+}
+for _chart in ("exponential", "stable"):  # the sweep over the outer radius
+    for _radius in (0.9, 0.99, 0.999):
+        RUNGS[f"{_chart}-{_radius:g}".replace(".", "-")] = (
+            LinearRecurrentUnit,
+            {"r_max": _radius, "eigenvalues": _chart, "normalizer": "none"},
+        )
+PARTS = {
+    "dense": ("relu", "tanh", "linear"),
+    "diagonal": ("cartesian", "exponential", "stable"),
+    "final": ("ring", "lru", "s4d-lin"),
+    "variants": ("lru-recomputed", "s4d-inv", "s4d-euler", "s4d-untied"),
+    "unscaled": ("s4d-unscaled",),
+    "normalizer": ("lru", "lru-recomputed"),
+    "phases": ("ring-slow", "lru-slow"),
+    "radius": tuple(f"{chart}-0-{r}" for chart in ("exponential", "stable") for r in ("9", "99", "999")),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of the model and of the training run.
+
+    Attributes:
+        width, states, depth: of the model; states of one direction.
+        batch, steps: of the training.
+        evaluations: how often the accuracy is measured, at equal distances.
+        dropout: share of features dropped.
+        recurrent_factor: learning rate of the recurrent parameters over that of the others.
+        bidirectional: read the sequence in both directions (diagonal rungs only).
+    """
+
+    width: int = 24
+    states: int = 32
+    depth: int = 2
+    batch: int = 32
+    steps: int = 600
+    evaluations: int = 4
+    dropout: float = 0.0
+    recurrent_factor: float = 0.25
+    bidirectional: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What one rung did.
+
+    Attributes:
+        loss: `(seeds, steps)`, infinite where it is not finite.
+        accuracy: `(seeds, evaluations)` after `steps`; an output that is not finite counts as wrong.
+        steps: the steps after which the accuracy was measured.
+        seconds: how long it took, over all calls.
+    """
+
+    loss: Tensor
+    accuracy: Tensor
+    steps: tuple[int, ...]
+    seconds: float
+
+
+def train(
+    rung: str,
+    task: Task,
+    seeds: Sequence[int],
+    *,
+    learning_rate: float,
+    size: Size | None = None,
+    device: torch.device | str = "cpu",
+    steps: int | None = None,
+    evaluate_on: tuple[Tensor, Tensor] | None = None,
+    checkpoint: Path | None = None,
+    until: float | None = None,
+) -> Training:
+    """Train one rung with all seeds at once, by AdamW under warm-up and cosine decay.
+
+    Args:
+        rung: a name in `RUNGS`.
+        task: the data.
+        seeds: each has its own weights and its own order of the samples.
+        learning_rate: the peak; recurrent parameters get `size.recurrent_factor` of it and no weight decay (0.05 for
+            all others).
+        size: sizes; the defaults if left out.
+        device: where to train.
+        steps: stop early after so many steps of the same schedule.
+        evaluate_on: sequences and labels for the accuracy; the test set if left out.
+        checkpoint: a file to go on from, written once a minute, when the time is up, and at the end.
+        until: the value of `time.monotonic()` at which to stop; at least one step is done.
+
+    Raises:
+        ValueError: an unknown rung, no seeds, a dense rung in both directions, a time without a checkpoint, or a
+            checkpoint of other settings.
+        OutOfTimeError: the time is up before the last step.
+    """
+    if rung not in RUNGS:
+        raise ValueError(f"rung = {rung!r}; allowed: {', '.join(RUNGS)}")
+    if not seeds:
+        raise ValueError("seeds = (); allowed: at least one")
+    size = size or Size()
+    if size.bidirectional and RUNGS[rung][0] is DenseRecurrence:
+        raise ValueError(f"bidirectional = True; allowed for the rung {rung}: False")
+    if until is not None and checkpoint is None:
+        raise ValueError("checkpoint = None; allowed with a time to stop: a file")
+    stop = size.steps if steps is None else steps
+    fit = _Fit(rung, task, seeds, learning_rate, size, device)
+    data = f"{task.classes} classes of {tuple(task.train[0].shape)}"
+    settings = f"{rung}, {data}, seeds {tuple(seeds)}, {stop} steps at rate {learning_rate:g}, {size}"
+    if checkpoint is not None and (state := checkpoints.load(checkpoint, settings=settings)):
+        fit.restore(state)
+    evaluated = {round(size.steps * (i + 1) / size.evaluations) for i in range(size.evaluations)}
+    started, saved = time.monotonic() - fit.seconds, time.monotonic()
+    while fit.steps < stop:
+        fit.step()
+        if fit.steps in evaluated:
+            fit.evaluate(*(evaluate_on or task.test))
+        now = time.monotonic()
+        fit.seconds = now - started
+        out_of_time = until is not None and now >= until
+        if checkpoint is not None and (out_of_time or fit.steps == stop or now - saved > SAVE_EVERY):
+            checkpoints.save(checkpoint, fit.state(), settings=settings)
+            saved = now
+        if out_of_time and fit.steps < stop:
+            raise checkpoints.OutOfTimeError(
+                f"{rung} at rate {learning_rate:g}: {fit.steps} of {stop} steps; the same call goes on from there"
+            )
+    return Training(
+        torch.stack(fit.losses, 1).nan_to_num(nan=torch.inf).cpu(),
+        torch.stack(fit.accuracies, 1) if fit.accuracies else torch.empty(len(seeds), 0),
+        tuple(k for k in sorted(evaluated) if k <= stop),
+        fit.seconds,
+    )
+
+
+class _Fit:
+    """One training run of one rung, all seeds at once, that can be put down and taken up again."""
+
+    def __init__(
+        self,
+        rung: str,
+        task: Task,
+        seeds: Sequence[int],
+        learning_rate: float,
+        size: Size,
+        device: torch.device | str,
+    ) -> None:
+        self.size, self.device, self.first_seed = size, torch.device(device), seeds[0]
+        self.sources = [torch.Generator().manual_seed(seed) for seed in seeds]
+        models = [_model(rung, task, size, source).to(device) for source in self.sources]
+        self.template = models[0]
+        self.parameters, self.buffers = stack_module_state(models)
+        self.optimizer = torch.optim.AdamW(self._groups(learning_rate))
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, warmup_cosine(size.steps))
+        self.inputs, self.labels = (part.to(device) for part in task.train)
+        self.gradient = vmap(grad_and_value(self._loss), randomness="different")
+        self.losses: list[Tensor] = []
+        self.accuracies: list[Tensor] = []
+        self.seconds = 0.0
+
+    @property
+    def steps(self) -> int:
+        """Number of steps done."""
+        return len(self.losses)
+
+    def step(self) -> None:
+        """Take one step on a new batch."""
+        rows = torch.stack(
+            [torch.randint(len(self.inputs), (self.size.batch,), generator=source) for source in self.sources]
+        )
+        self.template.train()
+        values = {name: p.detach() for name, p in self.parameters.items()}
+        batch = self.inputs[rows], self.labels[rows]
+        if self.size.dropout:
+            with _drawing_from(self.first_seed * 10**7 + self.steps, self.device):
+                gradients, losses = self.gradient(values, self.buffers, *batch)
+        else:
+            gradients, losses = self.gradient(values, self.buffers, *batch)
+        self.losses.append(losses.detach())
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name]
+        self.optimizer.step()
+        self.schedule.step()
+
+    @torch.no_grad()
+    def evaluate(self, inputs: Tensor, labels: Tensor) -> None:
+        """Measure each seed's accuracy."""
+        self.template.eval()
+        right = []
+        for u, y in zip(inputs.split(100), labels.split(100), strict=True):
+            logits = vmap(self._outputs, (0, 0, None))(self.parameters, self.buffers, u.to(self.device))
+            right.append((logits.argmax(-1) == y.to(self.device)) & logits.isfinite().all(-1))
+        self.accuracies.append(torch.cat(right, 1).double().mean(1).cpu())
+
+    def state(self) -> dict[str, Any]:
+        """Return all that `restore` needs."""
+        return {
+            "parameters": self.parameters,
+            "buffers": self.buffers,
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "sources": [source.get_state() for source in self.sources],
+            "losses": torch.stack(self.losses, 1),
+            "accuracies": self.accuracies,
+            "seconds": self.seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a state, whose tensors are on the CPU."""
+        with torch.no_grad():
+            for name, value in state["parameters"].items():
+                self.parameters[name].copy_(value)
+        self.buffers = {name: value.to(self.device) for name, value in state["buffers"].items()}
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        for source, at in zip(self.sources, state["sources"], strict=True):
+            source.set_state(at)
+        self.losses = list(state["losses"].to(self.device).unbind(1))
+        self.accuracies, self.seconds = list(state["accuracies"]), state["seconds"]
+
+    def _outputs(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], u: Tensor) -> Tensor:
+        return functional_call(self.template, (parameters, buffers), (u,))
+
+    def _loss(
+        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], u: Tensor, y: Tensor
+    ) -> Tensor:
+        return cross_entropy(self._outputs(parameters, buffers, u), y)
+
+    def _groups(self, learning_rate: float) -> list[dict[str, Any]]:
+        names = {id(parameter): name for name, parameter in self.template.named_parameters()}
+        groups = parameter_groups(
+            self.template, learning_rate=learning_rate, recurrent_factor=self.size.recurrent_factor
+        )
+        return [
+            group | {"params": [self.parameters[names[id(p)]] for p in group["params"]]} for group in groups
+        ]
+
+
+def _model(rung: str, task: Task, size: Size, source: torch.Generator) -> SequenceModel:
+    kind, settings = RUNGS[rung]
+    if size.bidirectional:
+        settings = settings | {"bidirectional": True}
+    seed = int(torch.randint(2**31, (), generator=source))
+    with _drawing_from(seed, torch.device("cpu")):  # encoder, gates and decoder take PyTorch's own start
+        return SequenceModel(
+            task.tokens or task.train[0].shape[-1],
+            size.width,
+            task.classes,
+            size.depth,
+            lambda: kind(size.width, size.states, generator=source, **settings),
+            tokens=bool(task.tokens),
+            dropout=size.dropout,
+        )
+
+
+@contextmanager
+def _drawing_from(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed PyTorch's global generator, for what takes no other, and put it back afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def climb(
+    rungs: Sequence[str],
+    task: Task,
+    run: Run,
+    *,
+    count: int,
+    size: Size | None = None,
+    device: torch.device | str = "cpu",
+    folder: Path | None = None,
+    until: float | None = None,
+) -> tuple[dict[str, np.ndarray], float]:
+    """Choose each rung's learning rate and train it with `count` seeds.
+
+    Returns everything by name, ready to be kept, and how many seconds it took over all calls.
+    `folder` holds the checkpoints, one for each training; `until` is as in `train`, which also says what is raised.
+    """
+    seeds = [run.seed * 1000 + i for i in range(count)]
+    arrays: dict[str, np.ndarray] = {"learning_rates": np.array(LEARNING_RATES)}
+    seconds = 0.0
+    for rung in rungs:
+
+        def trained(
+            purpose: str, rate: float, seeds: list[int], on: tuple[Tensor, Tensor], rung: str = rung
+        ) -> Training:
+            return train(
+                rung,
+                task,
+                seeds,
+                learning_rate=rate,
+                size=size,
+                device=device,
+                evaluate_on=on,
+                checkpoint=folder / f"{rung}-{purpose}.pt" if folder else None,
+                until=until,
+            )
+
+        tuned = [
+            trained(f"tune-{i}", rate, [run.seed * 1000 + 999], task.validation)
+            for i, rate in enumerate(LEARNING_RATES)
+        ]
+        scores = [each.accuracy[0, -1].item() for each in tuned]
+        chosen = int(np.argmax(scores))
+        done = trained("final", LEARNING_RATES[chosen], seeds, task.test)
+        seconds += sum(each.seconds for each in (*tuned, done))
+        name = rung.replace("-", "_")
+        arrays |= {
+            f"{name}_validation": np.array(scores),
+            f"{name}_chosen": np.array(chosen),
+            f"{name}_loss": done.loss.float().numpy(),
+            f"{name}_accuracy": done.accuracy.numpy(),
+            f"{name}_steps": np.array(done.steps),
+        }
+        print(f"{rung}: {scores}, then {done.accuracy[:, -1].tolist()}", file=sys.stderr, flush=True)
+    return arrays, seconds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one part of one task and keep what it gives; return `STOPPED` if the time was up first."""
+    parser = argparse.ArgumentParser(
+        prog="python -m learning_dynamics.experiments.linear_recurrent_units.ladder", description=__doc__
+    )
+    parser.add_argument("--task", required=True, choices=TASKS)
+    parser.add_argument("--part", required=True, choices=tuple(PARTS))
+    parser.add_argument("--data", type=Path, help="folder of the files of acsf1, or the .npz of file")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    for field in fields(Size):
+        option = f"--{field.name.replace('_', '-')}"
+        if field.type == "bool":
+            parser.add_argument(option, action="store_true")
+        else:
+            parser.add_argument(option, type=type(field.default), default=field.default)
+    parser.add_argument("--checkpoints", type=Path, help="folder of the checkpoints")
+    parser.add_argument("--minutes", type=float, help="stop after so many; needs --checkpoints")
+    chosen = parser.parse_args(arguments)
+    if chosen.minutes is not None and (chosen.minutes <= 0 or chosen.checkpoints is None):
+        parser.error(f"--minutes {chosen.minutes:g}: allowed: positive, with --checkpoints FOLDER")
+    until = None if chosen.minutes is None else time.monotonic() + 60 * chosen.minutes
+    run = Run(CHAPTER)
+    size = Size(**{field.name: getattr(chosen, field.name) for field in fields(Size)})
+    device = resolve_device(chosen.device)
+    torch.set_num_threads(1)
+    task = load_task(chosen.task, folder=chosen.data)
+    try:
+        arrays, seconds = climb(
+            PARTS[chosen.part], task, run, count=chosen.seeds, size=size, device=device,
+            folder=chosen.checkpoints and chosen.checkpoints / chosen.task, until=until,
+        )  # fmt: skip
+    except checkpoints.OutOfTimeError as stopped:
+        print(stopped, file=sys.stderr)
+        return STOPPED
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    results.keep(
+        CHAPTER,
+        f"{chosen.task}-{chosen.part}",
+        arrays,
+        command=shlex.join(
+            ["python", "-m", "learning_dynamics.experiments.linear_recurrent_units.ladder", *words]
+        ),
+        seeds=tuple(run.seed * 1000 + i for i in range(chosen.seeds)),
+        device=device,
+        wall_time=seconds,
+        rtol=0.05,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The experiments of the chapter value_learning."""

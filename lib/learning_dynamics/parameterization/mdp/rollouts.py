@@ -1,0 +1,81 @@
+"""Trajectories of a policy, drawn side by side, and the returns along them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning_dynamics.parameterization.mdp.process import (
+    MarkovDecisionProcess,
+    require_discount,
+    require_stochastic,
+)
+
+
+class Rollouts(NamedTuple):
+    """States `(N, T)`, actions `(N, T)` (int64) and rewards `(N, T)` of N trajectories of T steps."""
+
+    states: Tensor
+    actions: Tensor
+    rewards: Tensor
+
+
+def rollouts(
+    process: MarkovDecisionProcess,
+    policy: Tensor,
+    starts: Tensor,
+    steps: int,
+    generator: torch.Generator,
+) -> Rollouts:
+    """Follow a policy from given states; an absorbing state is stayed in like any other.
+
+    Args:
+        process: the process.
+        policy: `(s, a)`.
+        starts: `(N,)` int64.
+        steps: T >= 1.
+        generator: a CPU generator; the draws are made on the CPU whatever the device.
+
+    Raises:
+        ValueError: a start is not a state, `steps` < 1, or a row of the policy is not a distribution.
+    """
+    require_stochastic("policy", policy)
+    if steps < 1:
+        raise ValueError(f"steps={steps!r}: expected an integer >= 1")
+    if starts.min() < 0 or starts.max() >= process.states:
+        raise ValueError(f"starts={starts.tolist()!r}: expected states from 0 to {process.states - 1}")
+    choose, move = policy.cpu().double().cumsum(-1), process.transitions.cpu().double().cumsum(-1)
+    state, seen = starts.cpu(), []
+    for _ in range(steps):
+        action = _draw(choose[state], generator)
+        seen.append((state, action))
+        state = _draw(move[action, state], generator)
+    states, actions = (
+        torch.stack(column, -1).to(process.rewards.device) for column in zip(*seen, strict=True)
+    )
+    return Rollouts(states, actions, process.rewards[actions, states])
+
+
+def discounted_returns(rewards: Tensor, discount: float) -> Tensor:
+    r"""Return :math:`G_t=R_t+\gamma G_{t+1}` along the last axis, with nothing after its end.
+
+    Args:
+        rewards: `(*batch, T)`.
+        discount: gamma in [0, 1).
+
+    Raises:
+        ValueError: the discount is outside [0, 1).
+    """
+    require_discount("discount", discount)
+    returns = rewards.clone()
+    for t in range(rewards.shape[-1] - 2, -1, -1):
+        returns[..., t] += discount * returns[..., t + 1]
+    return returns
+
+
+def _draw(cumulative: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw one index a row from cumulative probabilities `(N, m)`."""
+    uniform = torch.rand(len(cumulative), 1, generator=generator, dtype=torch.float64)
+    return (uniform >= cumulative[:, :-1]).sum(-1)

@@ -1,0 +1,133 @@
+"""The decreasing stochastic Polyak step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning_dynamics.rules.hyperparameters import (
+    Hyperparameter,
+    Schedule,
+    like,
+    require,
+    require_positive,
+    value_at,
+)
+from learning_dynamics.rules.rule import as_column
+from learning_dynamics.rules.stochastic_polyak import polyak_ratio
+
+
+def square_root_growth(k: int) -> float:
+    """Return sqrt(k + 1), by which DecSPS divides."""
+    return math.sqrt(k + 1)
+
+
+def decsps_step_size(
+    loss: Tensor,
+    squared_norm: Tensor,
+    smallest: Tensor,
+    cap: Hyperparameter,
+    c_k: Hyperparameter,
+    c_0: Hyperparameter,
+    lower_bound: Hyperparameter = 0.0,
+) -> tuple[Tensor, Tensor]:
+    r"""Return the DecSPS step and the smallest Polyak ratio so far (Orvieto, Lacoste-Julien, Loizou 2022).
+
+    The source's recursion, with :math:`c_{-1} = c_0` and :math:`\eta_{-1} = \eta_{\max}`, is a running minimum:
+
+    .. math:: \eta_k = \frac1{c_k}\min\Big\{\frac{f_{S_k} - \ell_{S_k}}{\|\nabla f_{S_k}\|^2},\
+        c_{k-1}\eta_{k-1}\Big\}
+        = \frac1{c_k}\min\Big\{\min_{j\le k}\frac{f_{S_j} - \ell_{S_j}}{\|\nabla f_{S_j}\|^2},\
+        c_0\eta_{\max}\Big\}
+
+    Args:
+        loss: f_S; any shape, as all other arguments broadcast against it.
+        squared_norm: the squared norm of the gradient of f_S; where it is 0 the minimum stays as it is.
+        smallest: the smallest ratio of the steps before; infinity at the first.
+        cap: eta_max > 0 (the source's gamma_b).
+        c_k: divisor of this step, > 0.
+        c_0: divisor of the first step, > 0.
+        lower_bound: l_S, at most the infimum of f_S. A loss below it counts as equal to it.
+    """
+    smallest = torch.minimum(polyak_ratio(loss, squared_norm, lower_bound), smallest)
+    first = torch.as_tensor(c_0 * cap, dtype=loss.dtype, device=loss.device)
+    return torch.minimum(smallest, first) / c_k, smallest
+
+
+class DecSPSState(NamedTuple):
+    """State of `DecSPS`.
+
+    Attributes:
+        step: number of steps taken.
+        step_size: `(*batch)`, the step size used last; NaN before the first step.
+        smallest: `(*batch)`, the smallest Polyak ratio so far; infinite before the first step.
+    """
+
+    step: int
+    step_size: Tensor
+    smallest: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class DecSPS:
+    r"""The decreasing stochastic Polyak step, DecSPS (Orvieto, Lacoste-Julien, Loizou 2022).
+
+    .. math:: \theta_{k+1} = \theta_k - \eta_k \nabla f_{S_k}(\theta_k), \qquad
+        \eta_k = \frac1{c_k}\min\Big\{\frac{f_{S_k}(\theta_k) - \ell_{S_k}}{\|\nabla f_{S_k}(\theta_k)\|^2},\
+        c_{k-1}\eta_{k-1}\Big\}, \qquad c_k = c_0\sqrt{k+1}
+
+    with :math:`c_{-1} = c_0`, :math:`\eta_{-1} = \eta_{\max}`. The product of c_k and the step never grows, so
+    that one very small Polyak ratio, as a loss with kinks or a lower bound that is too high gives, is kept for
+    ever. The step needs the loss: `rule.step(theta, gradient, state, loss)`.
+
+    Args:
+        cap: eta_max > 0 (the source's gamma_b); a number or a tensor `(*batch, 1)`.
+        c0: > 0; a number or a tensor `(*batch, 1)`.
+        lower_bound: l_S, at most the infimum of the batch's loss; a number, a tensor `(*batch, 1)`, or a
+            function of the step number, where it belongs to the batch of that step. A loss below it counts
+            as equal to it: no step, and none after it.
+        growth: k -> c_k / c_0, positive and not decreasing.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
+    """
+
+    cap: Hyperparameter = 10.0
+    c0: Hyperparameter = 1.0
+    lower_bound: Schedule = 0.0
+    growth: Callable[[int], float] = square_root_growth
+
+    needs_loss: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the hyper-parameters."""
+        require_positive("cap", self.cap)
+        require_positive("c0", self.c0)
+        if not callable(self.lower_bound):
+            require("lower_bound", self.lower_bound, -math.inf)
+
+    def start(self, theta: Tensor) -> DecSPSState:
+        """Return the state before the first step; `theta (*batch, d)`."""
+        runs = theta[..., 0]
+        return DecSPSState(0, torch.full_like(runs, torch.nan), torch.full_like(runs, torch.inf))
+
+    def step(
+        self, theta: Tensor, gradient: Tensor, state: DecSPSState, loss: Tensor
+    ) -> tuple[Tensor, DecSPSState]:
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
+        c0 = like(self.c0, theta)
+        eta, smallest = decsps_step_size(
+            as_column(loss, theta),
+            gradient.square().sum(-1, keepdim=True),
+            state.smallest[..., None],
+            like(self.cap, theta),
+            c0 * self.growth(state.step),
+            c0 * self.growth(0),
+            value_at("lower_bound", self.lower_bound, state.step, theta),
+        )
+        return theta - eta * gradient, DecSPSState(state.step + 1, eta[..., 0], smallest[..., 0])
