@@ -15,7 +15,7 @@ from learning_dynamics.rules.adagrad import AdaGrad
 from learning_dynamics.rules.adagrad_norm import AdaGradNorm
 from learning_dynamics.rules.adam import Adam
 from learning_dynamics.rules.amsgrad import AMSGrad
-from learning_dynamics.rules.averaged import Averaged
+from learning_dynamics.rules.averaged import Averaged, RunningAverage, TailAverage
 from learning_dynamics.rules.decreasing_polyak import DecSPS, decsps_step_size
 from learning_dynamics.rules.gradient_descent import GradientDescent
 from learning_dynamics.rules.heavy_ball import HeavyBall
@@ -42,6 +42,8 @@ __all__ = [
     "Nesterov",
     "RMSprop",
     "Rule",
+    "RunningAverage",
+    "TailAverage",
     "decsps_step_size",
     "ngn_step_size",
     "sps_step_size",
