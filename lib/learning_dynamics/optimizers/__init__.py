@@ -4,7 +4,8 @@
     loss.backward()
     optimizer.step(loss=loss)
 
-The same steps as pure functions of parameters, gradient and state, for ensembles of runs, are in `learning_dynamics.rules`.
+The same steps as pure functions of parameters, gradient and state, for ensembles of runs, are in
+`learning_dynamics.rules`.
 """
 
 from learning_dynamics.optimizers.adagrad_norm import AdaGradNorm

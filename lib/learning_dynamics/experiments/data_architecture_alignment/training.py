@@ -1,7 +1,8 @@
 """Trains small networks of many seeds at once and follows where the targets lie relative to the Jacobian.
 
-`python -m learning_dynamics.experiments.data_architecture_alignment.training TASK` makes the kept results behind the redrawn main figure of the
-chapter data_architecture_alignment. With `--samples 1000 --part 1/3` it runs the source's sizes in parts.
+`python -m learning_dynamics.experiments.data_architecture_alignment.training TASK` makes the kept results
+behind the redrawn main figure of the chapter data_architecture_alignment. With `--samples 1000 --part 1/3` it runs
+the source's sizes in parts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""Train an image classifier with a grid of optimizers; losses and step sizes on the way become kept results.
+r"""Train an image classifier with a grid of optimizers; losses and step sizes on the way become kept results.
 
     python -m learning_dynamics.experiments.gauss_newton_steps.image_training
-    python -m learning_dynamics.experiments.gauss_newton_steps.image_training --network resnet18 --data cifar-10 --device cuda --epochs 30 --seeds 3
-    python -m learning_dynamics.experiments.gauss_newton_steps.image_training --network resnet18 --data FILE.npz --device cuda --optimizers ngn adamw
+    python -m learning_dynamics.experiments.gauss_newton_steps.image_training \
+        --network resnet18 --data cifar-10 --device cuda --epochs 30 --seeds 3
+    python -m learning_dynamics.experiments.gauss_newton_steps.image_training \
+        --network resnet18 --data FILE.npz --device cuda --optimizers ngn adamw
 
 The first line makes the chapter's results of the small network on a CPU. The second is the size of the source's
 figure; it needs a GPU and the public data set. `--data FILE.npz` takes any images that fit in memory as float32:

@@ -3,7 +3,8 @@ r"""Fitting values by SGD, explicitly or through the values of a latent chain: t
 A grid of runs is one tensor: configurations (step size, internal discount, reward offset) times seeds. All runs of a
 seed share its data, its start and its batches. Residuals are predicted minus true values on the evaluation set.
 
-The command `python -m learning_dynamics.experiments.value_learning.learning DOMAIN KIND` computes the kept results of the chapter.
+The command `python -m learning_dynamics.experiments.value_learning.learning DOMAIN KIND` computes the kept
+results of the chapter.
 """
 
 from __future__ import annotations
