@@ -9,10 +9,12 @@ mean over the samples, acts on the flat vector of the parameters (in the order o
 at the parameters as they were when it was made.
 """
 
+from learning_dynamics.curvature.charts import Chart, coin_charts, in_chart, pullback, step_in_chart
 from learning_dynamics.curvature.conjugate_gradient import Solution, conjugate_gradient
 from learning_dynamics.curvature.gauss_newton import EmpiricalFisher, Fisher, GaussNewton
 from learning_dynamics.curvature.gradients import loss_and_gradient, per_sample_gradients
 from learning_dynamics.curvature.hessian import Hessian
+from learning_dynamics.curvature.ideal_moves import ideal_moves, improvement_bound
 from learning_dynamics.curvature.jacobian import Jacobian
 from learning_dynamics.curvature.lanczos import (
     Eigenpairs,
@@ -35,6 +37,7 @@ from learning_dynamics.curvature.output_laws import (
 __all__ = [
     "Bernoulli",
     "Categorical",
+    "Chart",
     "Eigenpairs",
     "EmpiricalFisher",
     "Fisher",
@@ -50,10 +53,16 @@ __all__ = [
     "SquaredError",
     "SymmetricOperator",
     "Tridiagonal",
+    "coin_charts",
     "conjugate_gradient",
+    "ideal_moves",
+    "improvement_bound",
+    "in_chart",
     "lanczos",
     "loss_and_gradient",
     "per_sample_gradients",
+    "pullback",
     "spectral_density",
+    "step_in_chart",
     "top_eigenpairs",
 ]
