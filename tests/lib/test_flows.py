@@ -7,15 +7,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from torch import Tensor
 
 from learning_dynamics.flows import gradient_flow, linear_flow
-
-few = settings(max_examples=20, deadline=None, derandomize=True)
 
 
 def linear_problem(seed: int, d: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,7 +31,6 @@ def by_matrix_exponential(A: Tensor, b: Tensor, theta0: Tensor, t: float) -> Ten
     return torch.from_numpy((expm(t * augmented) @ np.append(theta0.numpy(), 1.0))[:d])
 
 
-@few
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(0, 6))
 def test_linear_flow_is_the_matrix_exponential(seed, d, rank):
     A, b, theta0 = linear_problem(seed, d, min(rank, d))
@@ -43,7 +40,6 @@ def test_linear_flow_is_the_matrix_exponential(seed, d, rank):
         torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
 
 
-@few
 @given(st.integers(0, 10_000), st.floats(0.01, 5), st.floats(0.01, 5))
 def test_linear_flow_composes(seed, s, t):
     A, b, theta0 = linear_problem(seed, 5, 3)
@@ -118,7 +114,6 @@ def test_gradient_flow_is_the_exact_linear_flow(method, log_time):
     torch.testing.assert_close(path.values, linear_flow(A, b, theta0, times), rtol=1e-7, atol=1e-7)
 
 
-@few
 @given(st.floats(0.1, 3), st.sampled_from([False, True]))
 def test_gradient_flow_of_the_logistic_tail_in_closed_form(start, log_time):
     """theta' = exp(-theta) has theta = ln(t + exp(theta0)): the margin's logarithmic growth."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -23,7 +23,6 @@ from learning_dynamics.statistics import (
     paired_order,
 )
 
-few = settings(max_examples=25, deadline=None, derandomize=True)
 numbers = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 samples_of = st.lists(numbers, min_size=3, max_size=12)
 levels = st.sampled_from([0.5, 0.95, 0.999])
@@ -40,7 +39,6 @@ def test_an_interval_contains_its_ends():
     assert 1.0 in interval and 2.0 in interval and 0.99 not in interval and 2.01 not in interval
 
 
-@few
 @given(samples_of, levels)
 def test_mean_interval_is_scipys(samples, level):
     assume(np.ptp(samples) > 0)
@@ -48,7 +46,6 @@ def test_mean_interval_is_scipys(samples, level):
     assert close(mean_interval(samples, level), expected.low, expected.high)
 
 
-@few
 @given(samples_of, samples_of, levels)
 def test_difference_interval_is_welchs(a, b, level):
     assume(np.ptp(a) > 0 and np.ptp(b) > 0)
@@ -56,7 +53,6 @@ def test_difference_interval_is_welchs(a, b, level):
     assert close(difference_interval(a, b, level), expected.low, expected.high)
 
 
-@few
 @given(samples_of, st.floats(-10, 10), st.floats(0.1, 10))
 def test_mean_interval_moves_with_the_samples(samples, shift, scale):
     before = mean_interval(samples)
@@ -77,7 +73,6 @@ def test_coverage_is_the_level():
     assert abs(covered / repeats - level) < 4 * math.sqrt(level * (1 - level) / repeats)
 
 
-@few
 @given(st.lists(st.floats(0.1, 10), min_size=4, max_size=12, unique=True), st.integers(0, 99), levels)
 def test_log_log_slope_is_scipys_regression(x, seed, level):
     assume(np.ptp(np.log(x)) > 0.1)
@@ -89,7 +84,6 @@ def test_log_log_slope_is_scipys_regression(x, seed, level):
     assert close(found, line.slope - half, line.slope + half, 1e-7)
 
 
-@few
 @given(st.floats(-3, 3), st.floats(1e-6, 1e6), st.integers(3, 30))
 def test_an_exact_power_law_is_found(exponent, constant, n):
     x = np.geomspace(1, 1e4, n)

@@ -56,7 +56,7 @@ def test_a_quadratic_is_its_definition() -> None:
     torch.testing.assert_close(problem.oracle(theta[None])[0][0], slow)
 
 
-@settings(max_examples=10, derandomize=True, deadline=None)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 1000), size=st.integers(1, 4))
 def test_minimum_is_below_all_points_and_stationary(seed: int, size: int) -> None:
     for problem in (quadratics(seed), logistic(seed)):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy import polynomial
 from torch import Tensor, nn
@@ -25,7 +25,6 @@ from learning_dynamics.curvature import (
 )
 from learning_dynamics.curvature.torch_losses import as_law
 
-few = settings(max_examples=10, deadline=None, derandomize=True)
 laws = st.sampled_from([SquaredError(), Categorical(), Bernoulli(), Poisson(), HeteroscedasticGaussian()])
 
 TORCH_LOSSES = {
@@ -66,7 +65,6 @@ def example(law: OutputLaw, seed: int, n: int = 3, width: int = 4) -> tuple[Tens
     return outputs, law.sample(outputs, 1, random)[0]
 
 
-@few
 @given(laws, st.integers(0, 10_000))
 def test_the_loss_is_the_negative_log_likelihood_up_to_a_constant(law, seed):
     outputs, targets = example(law, seed)
@@ -76,7 +74,6 @@ def test_the_loss_is_the_negative_log_likelihood_up_to_a_constant(law, seed):
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
-@few
 @given(laws, st.integers(0, 10_000))
 def test_gradient_and_hessian_are_the_derivatives_of_torchs_loss(law, seed):
     outputs, targets = example(law, seed, n=1)
@@ -107,7 +104,6 @@ def all_targets(law: OutputLaw, outputs: Tensor) -> tuple[Tensor, Tensor]:
     return mean + deviation * grid, chances.prod(-1)
 
 
-@few
 @given(laws, st.integers(0, 10_000))
 def test_fisher_is_the_mean_over_all_targets_of_outer_products_and_of_hessians(law, seed):
     outputs = example(law, seed, n=1, width=2)[0]

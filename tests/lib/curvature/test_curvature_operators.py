@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from learning_dynamics import curvature
-
-few = settings(max_examples=8, deadline=None, derandomize=True)
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +127,6 @@ def twins(p: Problem, batch_size: int | None = None) -> list[tuple[curvature.Sym
     ]
 
 
-@few
 @given(problems(), st.sampled_from([None, 1, 2]))
 def test_operators_are_their_dense_twins(problem, batch_size):
     for operator, matrix in twins(problem, batch_size):
@@ -141,7 +138,6 @@ def test_operators_are_their_dense_twins(problem, batch_size):
         close(operator.trace(), matrix.trace())
 
 
-@few
 @given(problems())
 def test_operators_are_symmetric_and_all_but_the_hessian_positive(problem):
     for operator, matrix in twins(problem):
@@ -151,7 +147,6 @@ def test_operators_are_symmetric_and_all_but_the_hessian_positive(problem):
             assert torch.linalg.eigvalsh(dense).min() >= -1e-12 * (1 + matrix.abs().max())
 
 
-@few
 @given(problems(), st.sampled_from([None, 2]))
 def test_jacobian_and_its_transpose(problem, batch_size):
     J = curvature.Jacobian(problem.model, problem.inputs, batch_size=batch_size)
@@ -163,7 +158,6 @@ def test_jacobian_and_its_transpose(problem, batch_size):
     close(J.outputs, problem.model(problem.inputs).detach())
 
 
-@few
 @given(problems())
 def test_gradients(problem):
     arguments = (problem.model, problem.loss, problem.inputs, problem.targets)

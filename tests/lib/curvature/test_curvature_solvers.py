@@ -6,13 +6,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from learning_dynamics import curvature
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
 sizes = st.integers(1, 12)
 seeds = st.integers(0, 10_000)
 
@@ -29,7 +28,6 @@ def vector(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + 1), dtype=dtype)
 
 
-@few
 @given(seeds, sizes, st.integers(1, 3), st.floats(0, 1), st.booleans())
 def test_solutions_are_those_of_a_direct_solver(seed, d, k, damping, preconditioned):
     A = matrix(seed, torch.logspace(0, -3, d, dtype=torch.float64))
@@ -52,7 +50,6 @@ def test_solutions_are_those_of_a_direct_solver(seed, d, k, damping, preconditio
         torch.testing.assert_close(alone.x, found.x[:, column], rtol=1e-6, atol=1e-7)
 
 
-@few
 @given(seeds, st.integers(2, 12))
 def test_after_m_steps_x_minimizes_the_quadratic_over_the_krylov_space(seed, d):
     A, b = matrix(seed, torch.linspace(1, 5, d, dtype=torch.float64)), vector(seed, d)
@@ -90,7 +87,6 @@ def test_an_indefinite_matrix_is_reported():
     assert not broken.converged
 
 
-@few
 @given(seeds, sizes, st.integers(1, 12), st.sampled_from([torch.float32, torch.float64]))
 def test_largest_eigenvalues_are_those_of_eigh(seed, d, k, dtype):
     k = min(k, d)
@@ -127,7 +123,6 @@ def test_invariant_spaces():
     assert zero.converged and not zero.values.any()
 
 
-@few
 @given(seeds, st.integers(2, 10))
 def test_the_spectral_density_has_the_right_moments(seed, d):
     A = matrix(seed, torch.linspace(-1, 2, d, dtype=torch.float64))

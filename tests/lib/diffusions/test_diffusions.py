@@ -38,7 +38,6 @@ def in_eigenbasis(H: torch.Tensor, Sigma: torch.Tensor, eta: float, quadratic: f
     return Q @ (eta * (Q.mT @ Sigma @ Q) / shape) @ Q.mT
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(0, 1000), st.integers(1, 6), st.floats(0.01, 0.99))
 def test_covariances_are_the_closed_forms_and_solve_their_equations(seed: int, d: int, eta: float) -> None:
     H, Sigma = matrices(seed, d)
@@ -88,7 +87,7 @@ def test_covariance_path_names_a_bad_argument() -> None:
         df.chain_covariance_path(torch.eye(1), torch.eye(1), -1, 3)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10)
 @given(st.integers(0, 1000), st.floats(0.01, 200.0))
 def test_transition_is_the_integral(seed: int, time: float) -> None:
     source = generator(seed)
@@ -266,7 +265,7 @@ def test_full_batch_signs_take_exactly_the_enumerated_values() -> None:
     assert gap.values.max() < 1e-12 and len(gap.indices.unique()) == 16
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10)
 @given(st.integers(0, 1000))
 def test_product_law_holds_on_every_path(seed: int) -> None:
     """u^2 - v^2 is multiplied by 1 - eta^2 e^2 at every step of f = uv, whatever the noise."""

@@ -6,14 +6,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from learning_dynamics import ensembles, rules
 from learning_dynamics.ensembles import batched, iterate, log_spaced, stack_over_seeds
 
-few = settings(max_examples=20, deadline=None, derandomize=True)
 same = {"rtol": 1e-12, "atol": 1e-12}
 
 
@@ -35,7 +34,6 @@ def explicit_gradient(theta: Tensor, X: Tensor, y: Tensor) -> Tensor:
     return 2 * theta * (features.mT @ residual[..., None])[..., 0] / y.shape[-1]
 
 
-@few
 @given(st.integers(0, 10**6), st.integers(1, 60))
 def test_log_spaced_is_increasing_and_even(steps, per_decade):
     numbers = log_spaced(steps, per_decade)
@@ -53,7 +51,6 @@ def test_log_spaced_small_cases():
     assert log_spaced(20, per_decade=3) == (0, 1, 2, 5, 10, 20)
 
 
-@few
 @given(st.integers(0, 10_000), st.sampled_from([(1,), (3,), (2, 3)]))
 def test_batched_agrees_with_autograd_and_with_explicit_batch_axes(seed, batch):
     members = [make_regression(seed + i) for i in range(math.prod(batch))]
@@ -129,7 +126,6 @@ def test_record_and_observe():
     assert path.last.tolist() == [[1 / 16] * 2] * 3
 
 
-@few
 @given(st.lists(st.booleans(), min_size=1, max_size=6))
 def test_a_diverging_run_is_flagged_and_disturbs_no_other(diverges):
     eta = torch.tensor([[3.0] if bad else [0.5] for bad in diverges], dtype=torch.float64)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -22,7 +22,6 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
 )
 from learning_dynamics.runs import Run
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 10_000)
 exponents = st.floats(0.1, 1.5)
 step_sizes = st.floats(1e-3, 1.0)
@@ -59,7 +58,6 @@ def estimate(memory: str, squares: np.ndarray, beta2: float) -> np.ndarray:
 
 
 @any_memory
-@few
 @given(seeds, exponents, step_sizes, decays, st.floats(0.0, 2.0))
 def test_every_step_is_the_written_out_formula(memory, seed, q, eta, beta2, damping):
     gradients = stream(seed)
@@ -87,7 +85,6 @@ def test_every_step_is_the_written_out_formula(memory, seed, q, eta, beta2, damp
     ],
     ids=["adagrad", "rmsprop", "adam"],
 )
-@few
 @given(seed=seeds)
 def test_exponent_one_half_is_torchs(rule, make, seed):
     gradients = stream(seed)
@@ -101,7 +98,6 @@ def test_exponent_one_half_is_torchs(rule, make, seed):
 
 
 @any_memory
-@few
 @given(seeds, st.floats(0.1, 10.0), exponents)
 def test_scaling_the_gradient_scales_the_step(memory, seed, c, q):
     """Without damping a loss multiplied by c moves the iterates by c^(1 - 2q) times as much."""
@@ -124,7 +120,6 @@ def test_batches_are_independent_runs_and_a_zero_gradient_does_not_move(memory):
     assert (together[:, 0, 0] == start[0, 0]).all()
 
 
-@few
 @given(step_sizes, st.floats(0.1, 1.2), st.floats(0.0, 0.9))
 def test_two_cycle_is_one(eta, q, share):
     """One step maps c to -c and -c to c; at and above the threshold nothing is left of the cycle."""

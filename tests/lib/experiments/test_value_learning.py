@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from learning_dynamics import results, runs
@@ -31,7 +31,6 @@ def automatic_step(u, Z, gradient, discount, eta):
     return (u - eta * u.grad).detach(), (Z - eta * Z.grad).detach()
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 0.9, 0.99]))
 def test_implicit_step_is_gradient_descent(seed, discount):
     u, Z, gradient = small_latent(seed)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.linalg import null_space
@@ -86,7 +86,6 @@ def test_large_scales_become_the_square() -> None:
     assert 4 * 1e8 * entropy.potential(beta, 1e4).item() == pytest.approx(5.25, rel=1e-14)
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
 @given(
     st.lists(st.floats(-50, 50), min_size=2, max_size=6),
     st.floats(1e-3, 30),
@@ -103,7 +102,6 @@ def test_gradient_inverse_and_curvature(entries: list[float], alpha: float) -> N
     )
 
 
-@settings(max_examples=25, derandomize=True, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.05, 3))
 def test_the_potential_is_convex_and_the_divergence_positive(seed: int, alpha: float) -> None:
     one, two = torch.randn(2, 7, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
@@ -148,7 +146,6 @@ def test_batches_are_separate_instances() -> None:
     assert torch.allclose(path.weights.flip(0), grid.weights, rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=15, derandomize=True, deadline=None)
 @given(st.integers(0, 10**6), st.floats(-40, 1.5))
 def test_certificate_at_any_scale(seed: int, exponent: float) -> None:
     X, y = instance(seed, 5, 12)

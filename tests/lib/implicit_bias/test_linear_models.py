@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
@@ -57,7 +57,6 @@ def test_gradient_is_autograds_and_outputs_are_a_batch_axis() -> None:
     assert close(several[0], expected)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(0, 4))
 def test_nearest_solution_interpolates_and_no_other_solution_is_nearer(seed: int, n: int, extra: int) -> None:
     d = n + extra

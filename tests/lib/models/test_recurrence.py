@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 from scipy.signal import cont2discrete
@@ -32,7 +32,6 @@ from learning_dynamics.models.recurrence import (
 )
 
 METHODS = ("loop", "scan", "fft", "auto")
-SETTINGS = settings(max_examples=15, deadline=None, derandomize=True)
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -56,7 +55,6 @@ def written_out(lam: Tensor, b: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@SETTINGS
 @given(length=st.integers(1, 70), seed=st.integers(0, 10**6))
 def test_every_path_is_the_recurrence(method: str, length: int, seed: int) -> None:
     lam, b = instance(length, 4, 3, seed=seed)

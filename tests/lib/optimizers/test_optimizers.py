@@ -8,13 +8,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from learning_dynamics import ensembles, optimizers, rules
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 10_000)
 positive = st.floats(1e-3, 1e3)
 STEPS = 25
@@ -93,7 +92,6 @@ def train(net: Net, optimizer, steps: int = STEPS, start: int = 0, scheduler=Non
 
 
 @both_forms
-@few
 @given(seeds, st.floats(0.02, 3.0))
 def test_both_forms_agree_step_by_step(make_rule, make_optimizer, seed, lr):
     """Each step from the same point, so that rounding is not amplified by the path."""
@@ -150,7 +148,6 @@ def test_both_forms_are_the_written_out_loop(name, lr):
 # --- laws ---
 
 
-@few
 @given(positive, st.floats(0, 1e3), positive, st.floats(1e-3, 1e3))
 def test_ngn_lies_between_zero_and_sigma_and_twice_the_polyak_step(f, square, sigma, scale):
     """The step is half the harmonic mean of sigma and 2f/|g|^2; and the loss may be measured in other units."""
@@ -171,7 +168,6 @@ def test_ngn_is_zero_where_loss_and_gradient_underflow():
     assert rules.ngn_step_size(torch.zeros_like(tiny), torch.zeros_like(tiny), 0.25) == 0.25
 
 
-@few
 @given(positive, st.floats(1e-3, 1e3), positive, st.floats(0.1, 10), st.floats(-2, 2))
 def test_sps_is_capped_and_knows_only_the_gap(f, square, cap, c, shift):
     f, square = torch.tensor(f, dtype=torch.float64), torch.tensor(square, dtype=torch.float64)
@@ -186,7 +182,6 @@ def test_sps_is_capped_and_knows_only_the_gap(f, square, cap, c, shift):
     )
 
 
-@few
 @given(seeds, st.floats(0.1, 100), st.floats(0.2, 5))
 def test_decsps_steps_fall_within_the_lemmas_bounds(seed, cap, c0):
     """min{1/(2 c_k L), c_0 cap/c_k} <= eta_k <= c_0 cap/c_k, and eta_k never grows (Lemma 4.2.1 of the thesis)."""
@@ -425,7 +420,6 @@ def test_averaged_is_the_mean_of_the_iterates(rule, weight):
 # --- the rivals against torch ---
 
 
-@few
 @given(seeds, st.floats(1e-4, 0.2), st.floats(0, 0.99), st.floats(0, 0.999), st.floats(1e-10, 1e-2))
 def test_amsgrad_and_adagrad_are_torchs(seed, eta, beta1, beta2, epsilon):
     for rule, make in (

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from learning_dynamics.parameterization import fixed_points
@@ -64,7 +64,6 @@ def test_dtype_is_kept() -> None:
     assert fixed_points.stationary_distribution(Z.softmax(-1)).dtype == torch.float32
 
 
-@settings(derandomize=True, max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), d=st.integers(1, 8), discount=st.floats(0, 0.99), scale=st.floats(0, 20))
 def test_any_weights_can_be_reached_and_solve_the_equation(seed, d, discount, scale) -> None:
     beta, Z = chain(seed, d=d, scale=scale)
@@ -74,7 +73,6 @@ def test_any_weights_can_be_reached_and_solve_the_equation(seed, d, discount, sc
     assert error <= 100 * EPS * d * condition * beta.abs().max()
 
 
-@settings(derandomize=True, max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), d=st.integers(1, 7), discount=st.floats(0, 0.99), scale=st.floats(0, 20))
 def test_preconditioner_is_the_tangent_kernel_and_bounded_below(seed, d, discount, scale) -> None:
     u, Z = chain(seed, d=d, scale=scale)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from learning_dynamics.parameterization import mdp
@@ -43,7 +43,6 @@ def test_values_are_the_mean_of_returns():
     assert error.abs().max() < 4  # eleven standard normal numbers
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
 def test_policy_iteration_and_value_iteration_agree(seed):
     process = random_process(seed)

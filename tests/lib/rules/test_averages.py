@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from learning_dynamics import ensembles, rules
 
-few = settings(max_examples=20, deadline=None, derandomize=True)
 STEPS = 40
 
 
@@ -32,7 +31,6 @@ def walk(make, steps: int = STEPS, seed: int = 0) -> tuple[Tensor, Tensor]:
     return run.values, run.watched
 
 
-@few
 @given(first=st.integers(0, STEPS + 5), seed=st.integers(0, 1000))
 def test_tail_is_the_mean_of_the_last_iterates(first: int, seed: int) -> None:
     iterates, means = walk(lambda rule: rules.TailAverage(rule, first), seed=seed)
@@ -47,7 +45,6 @@ def test_tail_from_zero_is_the_mean_of_all_one_step_ahead_of_averaged() -> None:
     torch.testing.assert_close(tail[:-1], full[1:], rtol=1e-12, atol=1e-14)
 
 
-@few
 @given(most=st.floats(0.01, 1.0), seed=st.integers(0, 1000))
 def test_running_average_is_the_recursion_of_its_source(most: float, seed: int) -> None:
     iterates, means = walk(lambda rule: rules.RunningAverage(rule, most), seed=seed)

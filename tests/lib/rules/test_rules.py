@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from learning_dynamics import rules
 
-few = settings(max_examples=15, deadline=None, derandomize=True)
 seeds = st.integers(0, 10_000)
 step_sizes = st.floats(1e-4, 0.2)
 momenta = st.floats(0.0, 0.99)
@@ -66,19 +65,16 @@ def assert_same(rule, make, seed: int, steps: int = 60, schedule=None) -> None:
         torch.testing.assert_close(theta, parameter.detach(), rtol=1e-12, atol=1e-12)
 
 
-@few
 @given(seeds, step_sizes)
 def test_gradient_descent_is_torchs(seed, eta):
     assert_same(rules.GradientDescent(eta), lambda p: torch.optim.SGD(p, lr=eta), seed)
 
 
-@few
 @given(seeds, step_sizes, momenta)
 def test_heavy_ball_is_torchs_momentum(seed, eta, beta1):
     assert_same(rules.HeavyBall(eta, beta1), lambda p: torch.optim.SGD(p, lr=eta, momentum=beta1), seed)
 
 
-@few
 @given(seeds, step_sizes, st.floats(0.01, 0.99))
 def test_nesterov_is_torchs(seed, eta, beta1):
     assert_same(
@@ -88,7 +84,6 @@ def test_nesterov_is_torchs(seed, eta, beta1):
     )
 
 
-@few
 @given(seeds, step_sizes, st.floats(0.01, 0.99), st.floats(0, 1), st.floats(0, 0.3), st.booleans())
 def test_sgd_is_torchs(seed, eta, beta1, tau, decay, nesterov):
     tau = 0.0 if nesterov else tau
@@ -100,7 +95,6 @@ def test_sgd_without_momentum_is_torchs():
     assert_same(rules.SGD(0.1, weight_decay=0.2), lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.2), 3)
 
 
-@few
 @given(seeds, step_sizes, decays, st.floats(1e-10, 1e-2))
 def test_rmsprop_is_torchs(seed, eta, beta2, epsilon):
     assert_same(
@@ -110,7 +104,6 @@ def test_rmsprop_is_torchs(seed, eta, beta2, epsilon):
     )
 
 
-@few
 @given(seeds, step_sizes, decays, decays, st.floats(1e-10, 1e-2))
 def test_adam_is_torchs(seed, eta, beta1, beta2, epsilon):
     assert_same(
