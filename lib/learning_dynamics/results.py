@@ -37,7 +37,7 @@ class Provenance:
 
     Attributes:
         command: The command that makes it again.
-        commit: The repository's commit, with `-dirty` if files were changed, or `unknown`.
+        commit: The repository's commit, with `-dirty` if the library had other changes, or `unknown`.
         seeds: The seeds behind it.
         device: The device, in words.
         torch: The version of torch.
@@ -109,6 +109,44 @@ def folder() -> Path:
     raise FileNotFoundError("kept results: neither in a repository nor in the installed library")
 
 
+def path(chapter: str, run_name: str, root: Path | str | None = None) -> Path:
+    """Return where a result's .npz lies, or would lie; its .json is beside it.
+
+    Args:
+        chapter: The chapter's id, `part/name`.
+        run_name: The result's name.
+        root: The folder of all results; `folder()` if left out.
+
+    Raises:
+        ValueError: A name is not as described.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", chapter):
+        raise ValueError(f"chapter={chapter!r}: expected 'part/name' in lower case")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", run_name):
+        raise ValueError(
+            f"run_name={run_name!r}: expected lower case letters, digits, hyphens and underscores"
+        )
+    return (folder() if root is None else Path(root)) / chapter / f"{run_name}.npz"
+
+
+def library_commit() -> str:
+    """Return the commit of the repository that the library lies in, with `-dirty` if the library is not as committed.
+
+    `unknown` where there is no repository. A file that was never committed counts; what lies outside `lib` does not.
+    """
+    if (repository := _repository()) is None:
+        return "unknown"
+    git = ["git", "-C", str(repository)]
+    try:
+        head, changed = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", "lib"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head + ("-dirty" if changed else "")
+
+
 def keep(
     chapter: str,
     run_name: str,
@@ -119,6 +157,7 @@ def keep(
     device: torch.device | str,
     wall_time: float,
     rtol: float = 1e-6,
+    commit: str | None = None,
     folder: Path | str | None = None,
     overwrite: bool = False,
 ) -> Path:
@@ -133,6 +172,7 @@ def keep(
         device: The device it was computed on.
         wall_time: Seconds it took.
         rtol: Relative difference that making it again may show, at least 0.
+        commit: The commit when it was begun; the present one if left out.
         folder: The folder of all results; `folder()` if left out.
         overwrite: Replace a result of the same name.
 
@@ -143,7 +183,7 @@ def keep(
         ValueError: An argument is not as described, or a file would exceed 300 kB.
         FileExistsError: There is a result of this name and `overwrite` is False.
     """
-    target = _path(chapter, run_name, folder)
+    target = path(chapter, run_name, folder)
     if not command.strip():
         raise ValueError(f"command={command!r}: expected the command that makes the result again")
     if not 0 <= wall_time < float("inf"):
@@ -166,7 +206,7 @@ def keep(
     content = buffer.getvalue()
     provenance = Provenance(
         command=command,
-        commit=_commit(),
+        commit=library_commit() if commit is None else commit,
         seeds=tuple(int(seed) for seed in seeds),
         device=_device_in_words(device),
         torch=str(torch.__version__),
@@ -200,14 +240,14 @@ def load(chapter: str, run_name: str, *, folder: Path | str | None = None) -> Ke
         FileNotFoundError: There is no such result.
         ValueError: A name is not as described, or the .npz is not the one that its .json describes.
     """
-    path = _path(chapter, run_name, folder)
-    described = path.with_suffix(".json")
-    if not (path.is_file() and described.is_file()):
-        there = sorted(found.stem for found in path.parent.glob("*.npz"))
+    found_at = path(chapter, run_name, folder)
+    described = found_at.with_suffix(".json")
+    if not (found_at.is_file() and described.is_file()):
+        there = sorted(found.stem for found in found_at.parent.glob("*.npz"))
         raise FileNotFoundError(f"{chapter} has no kept result {run_name!r}: expected one of {there}")
     fields = json.loads(described.read_text(encoding="utf-8"))
     provenance = Provenance(**(fields | {"seeds": tuple(fields["seeds"])}))
-    content = path.read_bytes()
+    content = found_at.read_bytes()
     if hashlib.sha256(content).hexdigest() != provenance.sha256:
         raise ValueError(f"{chapter}/{run_name}: the .npz is not the one that its .json describes")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
@@ -273,16 +313,6 @@ def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, ato
     return entry
 
 
-def _path(chapter: str, run_name: str, root: Path | str | None) -> Path:
-    if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", chapter):
-        raise ValueError(f"chapter={chapter!r}: expected 'part/name' in lower case")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", run_name):
-        raise ValueError(
-            f"run_name={run_name!r}: expected lower case letters, digits, hyphens and underscores"
-        )
-    return (folder() if root is None else Path(root)) / chapter / f"{run_name}.npz"
-
-
 def _number_array(name: str, values: Any) -> np.ndarray:
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().numpy()
@@ -300,24 +330,6 @@ def _repository() -> Path | None:
     """Return the book's repository if the library lies in it."""
     root = PACKAGE.parents[1]
     return root if (root / "pyproject.toml").is_file() and (root / "book").is_dir() else None
-
-
-def _commit() -> str:
-    """Return the commit of the repository that the library lies in."""
-    if (repository := _repository()) is None:
-        return "unknown"
-    try:
-        git = ["git", "-C", str(repository)]
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-        status = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return commit.stdout.strip() + ("-dirty" if status.stdout.strip() else "")
 
 
 def _device_in_words(device: torch.device | str) -> str:

@@ -119,7 +119,7 @@ def test_the_folder_is_found_in_the_repository_and_in_an_installed_library(
         results.folder()
     (package / "kept").mkdir()
     assert results.folder() == package / "kept"
-    assert results._commit() == "unknown"
+    assert results.library_commit() == "unknown"
     (tmp_path / "book").mkdir()
     (tmp_path / "pyproject.toml").touch()
     assert results.folder() == tmp_path / "book" / "results"
