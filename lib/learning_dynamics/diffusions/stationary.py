@@ -14,27 +14,40 @@ from torch import Tensor
 from learning_dynamics._internal.arguments import require_count
 
 
-def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float) -> Tensor:
+def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float, C: Tensor | None = None) -> Tensor:
     r"""Return the stationary covariance of the noisy iteration, exact for every step size.
 
     It solves the discrete Lyapunov equation
 
-    .. math:: V = (I-\eta H)\,V\,(I-\eta H) + \eta^2\,\Sigma .
+    .. math:: V = (I-\eta C^{-1}H)\,V\,(I-\eta C^{-1}H)^\top + \eta^2\,C^{-1}\Sigma C^{-1} .
+
+    With a curvature matrix C the step is :math:`\theta_{k+1}=\theta_k-\eta\,C^{-1}(H\theta_k+\xi_k)`; it is plain
+    gradient descent in the coordinates :math:`C^{1/2}\theta`.
 
     Source: `scipy.linalg.solve_discrete_lyapunov`; Kushner and Yin (2003), Stochastic Approximation, sec. 10.
 
     Args:
         H: `(d, d)`, symmetric, positive definite.
         Sigma: `(d, d)`, symmetric: the covariance of the gradient noise.
-        step_size: eta > 0 with eta times the largest eigenvalue of H below 2.
+        step_size: eta > 0 with eta times the largest eigenvalue of C^{-1} H below 2.
+        C: `(d, d)`, symmetric, positive definite; the identity if left out.
 
     Returns:
         V `(d, d)`, in the dtype and on the device of H.
 
     Raises:
-        ValueError: a matrix has the wrong shape or is not symmetric, H is not positive definite, or the step is
-            so long that the iteration has no stationary law.
+        ValueError: a matrix has the wrong shape or is not symmetric, H or C is not positive definite, or the step
+            is so long that the iteration has no stationary law.
     """
+    if C is not None:
+        _checked(H, C)
+        values, vectors = torch.linalg.eigh(C)
+        if not values[0] > 0:
+            raise ValueError(f"C has the eigenvalue {float(values[0]):.3g}; allowed: positive definite")
+        whiten = (vectors / values.sqrt()) @ vectors.mT
+        H_white, Sigma_white = (whiten @ (M + M.mT) @ whiten / 2 for M in (H, Sigma))
+        V = chain_covariance((H_white + H_white.mT) / 2, (Sigma_white + Sigma_white.mT) / 2, step_size)
+        return whiten @ V @ whiten
     curvature, noise = _checked(H, Sigma)
     largest = _require_stable(curvature, step_size)
     if step_size * largest >= 2:

@@ -49,6 +49,21 @@ def test_covariances_are_the_closed_forms_and_solve_their_equations(seed: int, d
     assert torch.linalg.eigvalsh(chain - continuous)[0] > -1e-9  # the diffusion is never wider
 
 
+@given(st.integers(0, 1000), st.integers(1, 6), st.floats(0.01, 0.99))
+def test_preconditioned_covariance_solves_its_equation(seed: int, d: int, share: float) -> None:
+    (H, Sigma), (C, _) = matrices(seed, d), matrices(seed + 1, d)
+    relative = torch.linalg.solve(C, H)
+    eta = 2 * share / float(torch.linalg.eigvals(relative).real.max())
+    V, inverse = df.chain_covariance(H, Sigma, eta, C), torch.linalg.inv(C)
+    M = torch.eye(d, dtype=torch.float64) - eta * relative
+    U = eta**2 * inverse @ Sigma @ inverse
+    reference = torch.from_numpy(scipy.linalg.solve_discrete_lyapunov(M.numpy(), U.numpy()))
+    assert torch.allclose(V, reference, rtol=1e-7, atol=1e-9 * float(V.abs().max()))
+    assert torch.allclose(V, V.mT, rtol=1e-10, atol=1e-12 * float(V.abs().max()))
+    same = df.chain_covariance(H, Sigma, 0.3, torch.eye(d, dtype=H.dtype))
+    assert torch.allclose(same, df.chain_covariance(H, Sigma, 0.3), rtol=1e-10)
+
+
 def test_covariance_path_approaches_the_stationary_one_and_grows_where_h_is_zero() -> None:
     H, Sigma = matrices(3, 3)
     path = df.chain_covariance_path(H, Sigma, 0.5, 300)
