@@ -1,5 +1,7 @@
 """Execute chapters: from each `.py` its `.ipynb`, written only when every cell succeeded.
 
+The first three code cells of the `.py` are filled in before (see `preamble`).
+
 python tools/chapter.py implicit_bias/minimum_norm [...]
 python tools/chapter.py --all
 """
@@ -10,7 +12,6 @@ import argparse
 import fcntl
 import hashlib
 import os
-import re
 import sys
 import tempfile
 import time
@@ -26,33 +27,9 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 from learning_dynamics.ledger.read import chapters, notebook_path
+from preamble import ROOT, fill
 
-ROOT = Path(__file__).resolve().parents[1]
 SLOTS = 2
-COLAB_CELL = """\
-# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
-import subprocess
-import sys
-
-if "google.colab" in sys.modules:
-    address = "git+{address}"
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
-    from learning_dynamics import colab
-
-    colab.prepare()"""
-
-
-def address(root: Path = ROOT) -> str:
-    """Return the repository's address from its one place, `_config.yml`."""
-    match = re.search(r"^\s*url:\s*(\S+)", (root / "_config.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    if match is None:
-        raise ValueError("_config.yml: no repository url")
-    return match[1].strip("\"'")
-
-
-def colab_cell(root: Path = ROOT) -> str:
-    """Return the set-up cell of every chapter."""
-    return COLAB_CELL.format(address=address(root))
 
 
 def read_script(path: Path) -> NotebookNode:
@@ -69,19 +46,6 @@ def read_script(path: Path) -> NotebookNode:
         seen[digest] += 1
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
-
-
-def fill_colab_cell(path: Path, root: Path = ROOT) -> None:
-    """Write the set-up cell into the cell of `path` that is tagged `colab`."""
-    text = path.read_text(encoding="utf-8")
-    pattern = re.compile(
-        r'(^# %% tags=\[[^\]]*"colab"[^\]]*\][^\n]*\n).*?(?=^# %%)', re.MULTILINE | re.DOTALL
-    )
-    filled, count = pattern.subn(lambda match: f"{match[1]}{colab_cell(root)}\n\n", text)
-    if count != 1:
-        raise ValueError(f"{path}: expected one cell tagged 'colab', found {count}")
-    if filled != text:
-        path.write_text(filled, encoding="utf-8")
 
 
 @contextmanager
@@ -116,7 +80,7 @@ def execute(chapter: str, root: Path = ROOT) -> float:
     if not script.is_file():
         known = ", ".join(chapters(root)) or "none yet"
         raise ValueError(f"CHAPTER={chapter!r}: no such chapter; there are: {known}")
-    fill_colab_cell(script, root)
+    fill(script, root)
     notebook = read_script(script)
     os.environ |= {"OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     os.environ.pop("LEARNING_DYNAMICS_RECORDS", None)

@@ -12,7 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from chapter import ROOT, address, write_atomically
+from chapter import ROOT, write_atomically
+from preamble import address
 
 ENDINGS = {".py", ".ipynb", ".md", ".yml", ".toml", ".cff", ".bib", ".html"}
 

@@ -50,6 +50,7 @@ from torch.nn.functional import cross_entropy
 
 from learning_dynamics import data, ensembles, figures, results, rules, runs
 from learning_dynamics.experiments.gauss_newton_steps import image_training
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_most,
@@ -100,23 +101,22 @@ fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.6))
 top.semilogy(paths[0.5] ** 2 / 2, label="NGN, $c=0.5$")
 top.semilogy(paths[0.0] ** 2 / 2, label="NGN, $c=0$")
 height = predicted_gap(torch.tensor(4.0, **like), 1.0, 0.5).item()
-top.axhline(height, color="0.6", lw=1, marker="")
+top.axhline(height, color=COLORS["grey"], lw=1, marker="")
 descent = start * (-3.0) ** torch.arange(31, **like)
 figures.line_control(top, range(31), descent**2 / 2, label="gradient descent, any $c$")
 top.set(ylim=(1e-8, 1e3), xlabel="step $k$", ylabel="$\\mathcal{L}(\\theta_k)-\\mathcal{L}^\\star$")
 top.legend(loc="center right", fontsize=8.5)
 grid = torch.linspace(-2.1, 2.1, 200, **like)
-bottom.plot(grid, grid**2 / 2 + 0.5, color="0.6", marker="")
-bottom.plot(paths[0.5], paths[0.5] ** 2 / 2 + 0.5, "o", color="#0072B2", markersize=4, markevery=1)
+bottom.plot(grid, grid**2 / 2 + 0.5, color=COLORS["grey"], marker="")
+bottom.plot(paths[0.5], paths[0.5] ** 2 / 2 + 0.5, "o", color=COLORS["blue"], markersize=4)
 for side in (-1, 1):
     bottom.plot(
         side * math.sqrt(2 * height),
         height + 0.5,
         "o",
         mfc="none",
-        color="#D55E00",
+        color=COLORS["vermillion"],
         markersize=12,
-        markevery=1,
     )
 bottom.set(xlabel="$\\theta$", ylabel="$\\mathcal{L}(\\theta)$", ylim=(0, 2.8))
 plt.show()
@@ -343,17 +343,17 @@ for ax, (name, (function, begin, cap)) in zip(axes.flat, toys.items(), strict=Fa
     at_step = (value.sqrt() - step * slope**2 / (2 * value.sqrt())) ** 2 + step**2 * slope**2 / (2 * cap)
     lead = (squared + moves_from**2 / (2 * cap)).min() - at_step  # no other move has a lower model
     toy_numbers.append([step / cap, (cap * slope**2 / (2 * value)).item(), lead, tangent.min()])
-    ax.plot(begin + moves_from, function(begin + moves_from), color="0.6", marker="")
-    ax.plot(begin + moves_from, squared, color="#0072B2", marker="")
+    ax.plot(begin + moves_from, function(begin + moves_from), color=COLORS["grey"], marker="")
+    ax.plot(begin + moves_from, squared, color=COLORS["blue"], marker="")
     figures.line_control(ax, begin + moves_from, tangent)
-    ax.plot(begin, value, "ko", markevery=1)
-    ax.plot(begin - step * slope, function(begin - step * slope), "*", color="#D55E00", ms=11, markevery=1)
+    ax.plot(begin, value, "o", color=COLORS["black"])
+    ax.plot(begin - step * slope, function(begin - step * slope), "*", color=COLORS["vermillion"], ms=11)
     ax.set(xlim=(begin - 4.5, begin + 1.5), ylim=(-1.5 * value, 2.2 * value), title=name, xlabel="$\\theta$")
 toy_numbers = torch.tensor(toy_numbers, **like)
 last = axes.flat[-1]
 sharpness = torch.logspace(-1, 2, 50, **like)
-last.semilogx(sharpness, 1 / (1 + sharpness), marker="", color="0.6")
-last.semilogx(toy_numbers[:, 1], toy_numbers[:, 0], "o", color="#0072B2", markevery=1)
+last.semilogx(sharpness, 1 / (1 + sharpness), marker="", color=COLORS["grey"])
+last.semilogx(toy_numbers[:, 1], toy_numbers[:, 0], "o", color=COLORS["blue"])
 last.set(xlabel="$\\eta_{\\max}\\|\\nabla\\ell\\|^2/2\\ell$", title="NGN step / $\\eta_{\\max}$")
 plt.show()
 
@@ -744,15 +744,15 @@ fig, (top, bottom) = figures.subplots(2, 1, size=(6.2, 6.0))
 x = hyper[:, 0]
 top.loglog(x, zero_gap.clamp(min=1e-16), label="NGN, minimum 0")
 top.loglog(x, plus_gap.clamp(min=1e-16), label="NGN, minimum 0.05")
-top.loglog(x[x > 2], predicted_gap(x[x > 2], 1.0, 0.05), color="0.6", lw=1, marker="", zorder=0)
+top.loglog(x[x > 2], predicted_gap(x[x > 2], 1.0, 0.05), color=COLORS["grey"], lw=1, marker="", zorder=0)
 figures.line_control(top, x[gd_gap < 1e4], gd_gap[gd_gap < 1e4].clamp(min=1e-16), label="gradient descent")
 top.set(ylim=(1e-16, 1e3), xlabel="$\\eta_{\\max}$", ylabel="gap after 500 steps")
 top.legend(fontsize=8.5, loc="lower right")
 for path, limit, name in ((zero_run, 2 / 1.1, "minimum 0"), (plus_run, 2.0, "minimum 0.05")):
     bottom.semilogx(x, path.watched[-100:].mean(0), label=f"NGN, {name}")
-    bottom.axhline(limit, color="0.6", lw=1, marker="", zorder=0)
-bottom.annotate("$2/L$", (0.012, 2.03), color="0.35", fontsize=9)
-bottom.annotate("$2/(L+\\mu)$", (0.012, 1.63), color="0.35", fontsize=9)
+    bottom.axhline(limit, color=COLORS["grey"], lw=1, marker="", zorder=0)
+bottom.annotate("$2/L$", (0.012, 2.03), color=COLORS["dark grey"], fontsize=9)
+bottom.annotate("$2/(L+\\mu)$", (0.012, 1.63), color=COLORS["dark grey"], fontsize=9)
 bottom.set(xlabel="$\\eta_{\\max}$", ylabel="mean step at the end", ylim=(0, 3.5))
 bottom.legend(fontsize=8.5, loc="lower right")
 plt.show()
@@ -1223,8 +1223,8 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**A floor that grows slowly with $\\eta_{\\max}$, and no divergence.** Excess of the mean iterate on twenty quadratics that disagree, mean and 95 % band over runs, against the largest step (on the left the run has not arrived yet); thin line: the bound of the convex theorem. What breaks it: stochastic gradient descent with the same number (dashed) leaves the picture above $2/L$.", "name": "fig-gauss-newton-steps-floor"}, "image": {"alt": "On double logarithmic axes, a curve with a minimum in the middle and a slow rise to the right, a steep V-shaped line far above it, and a dashed curve that follows the first and then leaves the picture."}}
 fig, ax = figures.subplots()
 x = caps[:, 0, 0]
-figures.band(ax, x, ngn_excess.T, label="NGN", geometric=True, markevery=1)
-ax.loglog(x, bounds, color="0.6", lw=1, marker="", label="bound")
+figures.band(ax, x, ngn_excess.T, label="NGN", geometric=True)
+ax.loglog(x, bounds, color=COLORS["grey"], lw=1, marker="", label="bound")
 tame = x < 2
 figures.line_control(ax, x[tame], sgd_excess[tame].mean(1), label="SGD, diverges beyond")
 ax.set(
@@ -1612,9 +1612,7 @@ figures.line_control(a1, shown, gd_wine[:, 6, 0], label="GD, 100")
 a1.set(xlabel="step $k$", ylabel="normalized gap")
 a2.set(xlabel="step $k$", ylabel="$\\eta_k$")
 a1.legend(fontsize=8)
-figures.band(
-    a3, wine_caps[:, 0, 0], ngn_wine[-1].T.clamp(min=1e-15), label="NGN", geometric=True, markevery=1
-)
+figures.band(a3, wine_caps[:, 0, 0], ngn_wine[-1].T.clamp(min=1e-15), label="NGN", geometric=True)
 figures.line_control(a3, wine_caps[:, 0, 0], gd_wine[-1].mean(1).clamp(min=1e-15), label="GD")
 a3.set(xscale="log", yscale="log", xlabel="$\\eta_{\\max}$", ylabel="normalized gap, 500 steps")
 a3.legend(fontsize=8)
@@ -1626,9 +1624,9 @@ for path, style in ((wine_gd, True), (wine_ngn, False)):
         figures.line_control(a4, *flat.T, lw=0.8)
     else:
         a4.plot(*flat.T, lw=1, markevery=1, markersize=2)
-    a4.plot(*flat[0], "ko", mfc="none", markevery=1)
-    a4.plot(*flat[1], "ks", mfc="none", markevery=1)
-    a4.plot(*flat[-1], "k*", ms=9, markevery=1)
+    a4.plot(*flat[0], "o", color=COLORS["black"], mfc="none")
+    a4.plot(*flat[1], "s", color=COLORS["black"], mfc="none")
+    a4.plot(*flat[-1], "*", color=COLORS["black"], ms=9)
 a4.set(xlabel="first component", ylabel="second component")
 plt.show()
 
@@ -1710,7 +1708,7 @@ for name, i in (("NGN", best["NGN"]), ("NGN", len(grid) - 1), ("SGD", best["SGD"
     figures.band(top, ticks, fits[name][keep, i].T, label=label, geometric=True, **look)
 top.set(xscale="log", yscale="log", xlabel="step $k$", ylabel="$\\mathcal{L}(\\theta_k)-\\mathcal{L}^\\star$")
 top.legend(fontsize=8.5)
-figures.band(bottom, grid[:, 0, 0], finals["NGN"].T, label="NGN", geometric=True, markevery=1)
+figures.band(bottom, grid[:, 0, 0], finals["NGN"].T, label="NGN", geometric=True)
 sane = finals["SGD"].mean(1) < 1e4
 figures.line_control(bottom, grid[sane, 0, 0], finals["SGD"][sane].mean(1), label="SGD")
 bottom.set(
@@ -1800,15 +1798,13 @@ best_of = {name: int(loss.mean(1).argmin()) for name, loss in final_loss.items()
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**NGN's valley is wider than SGD's and at least as deep.** Training loss of a small network, mean over the last of 12 epochs, 95 % bands over 6 seeds; top without, bottom with momentum 0.9. SGD dashed. What breaks NGN without momentum: at 100 nothing diverges, and some runs learn nothing. From kept results.", "name": "fig-gauss-newton-steps-network"}, "image": {"alt": "Two panels on double logarithmic axes. Top: a wide blue valley that rises steeply at the right end, a dashed valley that rises steeply at 1. Bottom: a wide blue valley without the rise and a dashed curve."}}
 fig, panels = figures.subplots(2, 1, size=(6.2, 6.0), sharex=True)
 for ax, ending, title in ((panels[0], "", "without momentum"), (panels[1], "-momentum", "with momentum")):
-    figures.band(
-        ax, settings["ngn" + ending], final_loss["ngn" + ending].T, label="NGN", geometric=True, markevery=1
-    )
+    figures.band(ax, settings["ngn" + ending], final_loss["ngn" + ending].T, label="NGN", geometric=True)
     sgd_look = {"color": figures.CONTROL_COLOR, "linestyle": "--", "marker": ""}
     figures.band(
         ax, settings["sgd" + ending], final_loss["sgd" + ending].T, label="SGD", geometric=True, **sgd_look
     )
-    ax.axhline(math.log(10), color="0.7", lw=1, marker="")
-    ax.annotate("guessing", (0.011, 2.5), color="0.35", fontsize=9)
+    ax.axhline(math.log(10), color=COLORS["light grey"], lw=1, marker="")
+    ax.annotate("guessing", (0.011, 2.5), color=COLORS["dark grey"], fontsize=9)
     ax.set(xscale="log", yscale="log", ylabel="training loss", title=title, ylim=(0.01, 12))
     ax.legend(fontsize=8.5)
 panels[1].set(xlabel="$\\eta_{\\max}$ (NGN) or $\\eta$ (SGD)")

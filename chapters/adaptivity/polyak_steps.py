@@ -53,13 +53,13 @@ from torch.nn.functional import softplus
 from learning_dynamics import ensembles, figures, optimizers, results, rules, runs, statistics
 from learning_dynamics.adaptivity.finite_sums import LogisticSum, QuadraticSum
 from learning_dynamics.experiments.polyak_steps import step_size_comparison as comparison
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import Ledger, at_most, confident, control, identity, inequality, ordering
 
 figures.use_style()
 run = runs.Run("adaptivity/polyak_steps", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
-every = {"markevery": 1}
 
 # %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The minimizer is at one third; the decreasing Polyak step stays around zero.** Top: two parabolas with curvatures 2 and 1, and their mean. Bottom: 400 steps, the same draws for both runs. DecSPS (blue) settles at the minimizer; what breaks it: SPS with a decreasing factor (dashed) divides the curvature away.", "name": "fig-polyak-steps-tug"}, "image": {"alt": "Top: two parabolas with minima at plus and minus one and their mean with a minimum at one third. Bottom: two noisy paths against the step number, one around the line at one third, a dashed one around zero."}}
 centers = torch.tensor([1.0, -1.0], **like)
@@ -96,10 +96,10 @@ fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.2))
 x = torch.linspace(-2.2, 2.2, 201, **like)
 top.plot(x, (x - 1) ** 2, label="steep", marker="")
 top.plot(x, (x + 1) ** 2 / 2, label="flat", marker="")
-top.plot(x, (x - 1) ** 2 / 2 + (x + 1) ** 2 / 4, color="black", lw=3, label="mean", marker="")
+top.plot(x, (x - 1) ** 2 / 2 + (x + 1) ** 2 / 4, color=COLORS["black"], lw=3, label="mean", marker="")
 top.set(xlabel="$\\theta$", ylabel="loss", ylim=(0, 5))
 top.legend(ncol=3)
-bottom.axhline(1 / 3, color="black", lw=1)
+bottom.axhline(1 / 3, color=COLORS["black"], lw=1)
 bottom.plot(range(401), paths["DecSPS"], label="DecSPS", marker="")
 figures.line_control(bottom, range(401), paths["SPS"], label="decreasing SPS")
 bottom.annotate("minimizer", (330, 0.46))
@@ -744,14 +744,19 @@ for ax, agree in zip(axes, (False, True), strict=True):
     pair = bowls(agree)
     height = pair.oracle(plane.reshape(-1, 2))[0].reshape(101, 101)
     ax.contour(
-        grid, grid, height - height.min(), levels=[0.05, 0.2, 0.5, 1, 2, 4], colors="0.75", linewidths=0.8
+        grid,
+        grid,
+        height - height.min(),
+        levels=[0.05, 0.2, 0.5, 1, 2, 4],
+        colors=COLORS["light grey"],
+        linewidths=0.8,
     )
     ax.plot(*wandered["DecSPS", agree].T, marker="", lw=1, label="DecSPS")
     figures.line_control(ax, *wandered["SPS", agree].T, label="SPS", role="decreasing")
-    ax.plot(*pair.centers.T, "o", color="black", ls="", **every)
-    ax.plot(*pair.minimizer(), "*", color="#D55E00", markersize=16, ls="", **every)
+    ax.plot(*pair.centers.T, "o", color=COLORS["black"], ls="")
+    ax.plot(*pair.minimizer(), "*", color=COLORS["vermillion"], markersize=16, ls="")
     if not agree:
-        ax.plot(*address, "s", color="#550000", markersize=9, ls="", **every)
+        ax.plot(*address, "s", color=COLORS["maroon"], markersize=9, ls="")
     ax.set(
         xlabel="$[\\theta]_1$",
         title="minima coincide" if agree else "minima differ",
@@ -1041,7 +1046,7 @@ rate_bound = rate(L_five, (5 / 3) ** 2, price_mean, marks)
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**DecSPS stays below its bound and falls faster; SPS crosses it.** Gap of the mean iterate for two parabolas of curvature ratio 5, mean over seeds with 95 % band. Black: the bound of the corollary. What breaks it: SPS with the same divisor and cap (dashed) keeps the gap of its wrong point.", "name": "fig-polyak-steps-rate"}, "image": {"alt": "Log-log plot of gap against the number of steps. A blue curve with a band falls steadily below a black line; a dashed line turns flat and crosses the black line from below."}}
 fig, ax = figures.subplots()
 figures.band(ax, marks, gaps["DecSPS"].T, label="DecSPS", geometric=False)
-ax.plot(marks, rate_bound, color="black", marker="", label="bound, $\\propto1/\\sqrt{K}$")
+ax.plot(marks, rate_bound, color=COLORS["black"], marker="", label="bound, $\\propto1/\\sqrt{K}$")
 figures.line_control(ax, marks, gaps["SPS"].mean(1), label="SPS, decreasing")
 ax.set(
     xscale="log",
@@ -1339,9 +1344,9 @@ for start_index, a_index in ((0, 0), (2, 1), (1, 3)):
 figures.line_control(top, range(201), too_fast[:, 1], label="$a=3$")
 top.set(xlabel="step $k$", ylabel="$z_k$", xscale="symlog", xlim=(0, 200))
 top.legend(fontsize=8, ncol=2)
-bars = ["#0072B2"] * (len(cases) - 3) + ["#D55E00"] * 3
+bars = [COLORS["blue"]] * (len(cases) - 3) + [COLORS["vermillion"]] * 3
 bottom.bar(range(1, len(cases) + 1), realized / allowed, color=bars)
-bottom.axhline(1, color="black", ls=":")
+bottom.axhline(1, color=COLORS["black"], ls=":")
 bottom.set(yscale="log", xlabel="problem and cap", ylabel="realized / guaranteed")
 plt.show()
 
@@ -1467,7 +1472,13 @@ named = {
     "adam": "Adam",
     "amsgrad": "AMSGrad",
 }
-inks = dict(zip(named, ("#0072B2", "#4D4D4D", "#D55E00", "#009E73", "#CC79A7"), strict=True))
+inks = dict(
+    zip(
+        named,
+        (COLORS["blue"], COLORS["dark grey"], COLORS["vermillion"], COLORS["green"], COLORS["purple"]),
+        strict=True,
+    )
+)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The shipped sets: untuned DecSPS keeps up on one and not on the other.** Training loss above its minimum from zero, best of nine step sizes for every rival; geometric mean over five seeds with 95 % interval. The control for every method is SGD with the smallest step of its grid (dashed).", "name": "fig-polyak-steps-shipped"}, "image": {"alt": "Two stacked log-log panels of the gap against the step number with five curves and bands each. On digits DecSPS ends above the others; on breast cancer it ends among the lowest."}}
 

@@ -58,6 +58,7 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     scalar_medians,
     two_cycle,
 )
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -76,7 +77,6 @@ figures.use_style()
 run = runs.Run("curvature/empirical_fisher", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
-every = {"markevery": 1}
 
 # %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**Divided by the empirical Fisher, one parameter never settles.** Top: median of $|\\theta_k|$ over 201 starts, step size 0.1, for four exponents. At $q=1$ it grows; the grey dots are one run. Below $q=1/2$ it ends on a two-cycle. Without the effect (dashed), with the Fisher, it falls by the same factor every step. Bottom: the map of $q=1$ in the units $u=\\theta/\\sqrt\\eta$, $u\\mapsto u-1/u$, and forty steps from one start.", "name": "fig-empirical-fisher-chaos"}, "image": {"alt": "Top, on logarithmic axes: a dashed line falls steeply, four coloured lines stay level or rise, grey dots scatter over decades. Bottom: the two branches of a hyperbola-like curve, a diagonal, and a web of horizontal and vertical lines that fills the plane irregularly."}}
 quantiles = (torch.arange(201, **like) + 0.5) / 201
@@ -90,7 +90,7 @@ fig, (top, web) = figures.subplots(2, 1, size=(5.8, 7.8))
 for i, q in enumerate(first.flatten().tolist()):
     middle = shown.values[1:, i, :, 0].abs().median(1).values
     top.plot(shown.steps[1:], middle, label=f"$q={q:g}$", lw=2.6 if q == 1 else 1.5)
-top.plot(one.steps[1:], one.values[1:, 0].abs(), ".", color="0.6", markersize=4, label="one run", **every)
+top.plot(one.steps[1:], one.values[1:, 0].abs(), ".", color=COLORS["grey"], markersize=4, label="one run")
 figures.line_control(
     top,
     np.arange(1, 60),
@@ -108,9 +108,15 @@ path = ensembles.iterate(
     range(41),
 ).values[:, 0]
 for branch in (torch.linspace(-7, -0.1, 200), torch.linspace(0.1, 7, 200)):
-    web.plot(branch, branch - 1 / branch, color=figures.COLORS["blue"], marker="")
-web.plot([-6, 6], [-6, 6], color="0.7", marker="", lw=1)
-web.plot(path.repeat_interleave(2)[1:-1], path.repeat_interleave(2)[2:], color="#D55E00", marker="", lw=0.8)
+    web.plot(branch, branch - 1 / branch, color=COLORS["blue"], marker="")
+web.plot([-6, 6], [-6, 6], color=COLORS["light grey"], marker="", lw=1)
+web.plot(
+    path.repeat_interleave(2)[1:-1],
+    path.repeat_interleave(2)[2:],
+    color=COLORS["vermillion"],
+    marker="",
+    lw=0.8,
+)
 web.set(xlim=(-5, 5), ylim=(-5, 5), xlabel="$u_k$", ylabel="$u_{k+1}=u_k-1/u_k$", aspect="equal")
 plt.show()
 
@@ -410,15 +416,15 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**One network, two sets of labels, opposite errors.** Top: the trace of the empirical Fisher over that of the Fisher. With the training labels it falls far below one, with labels never seen it rises above; labels drawn from the model (dashed, without the effect; eight a sample, median) scatter around it. Bottom: distance of the empirical Fisher (training labels) from the Fisher, and their cosine as vectors of entries. Bands: 95 %, over seeds.", "name": "fig-empirical-fisher-training"}, "image": {"alt": "Top: three lines that start together at one; one falls by more than a decade, one rises by a factor of several, a dashed one stays near one. Bottom: a line between one half and more than one, and a line of cosines between about 0.6 and 0.9."}}
 fig, (upper, lower) = figures.subplots(2, 1, size=(5.8, 6.6), sharex=True)
 at = [max(k, 3) for k in checkpoints]
-figures.band(upper, at, measures[:, :, 0].T, label="training labels", geometric=True, **every)
-figures.band(upper, at, measures[:, :, 1].T, label="labels never seen", geometric=True, **every)
+figures.band(upper, at, measures[:, :, 0].T, label="training labels", geometric=True)
+figures.band(upper, at, measures[:, :, 1].T, label="labels never seen", geometric=True)
 figures.line_control(
     upper, at, measures[:, :, 2].median(1).values, label="drawn from the model", role="without the effect"
 )
 upper.set(xscale="log", yscale="log", ylabel="tr $\\hat F$ / tr $F$")
 upper.legend(fontsize=9, loc="lower left")
-figures.band(lower, at, measures[:, :, 3].T, label="$\\|\\hat F-F\\|/\\|F\\|$", **every)
-figures.band(lower, at, measures[:, :, 4].T, label="cosine of $\\hat F$ and $F$", **every)
+figures.band(lower, at, measures[:, :, 3].T, label="$\\|\\hat F-F\\|/\\|F\\|$")
+figures.band(lower, at, measures[:, :, 4].T, label="cosine of $\\hat F$ and $F$")
 lower.set(xlabel="training step (the start is drawn at 3)", ylabel="distance, cosine", ylim=(0, None))
 lower.legend(fontsize=9, loc="lower left")
 plt.show()
@@ -795,17 +801,15 @@ fig, ax = figures.subplots(size=(5.8, 4.4))
 left_q, right_q = np.linspace(0.28, golden, 60), np.linspace(golden, 1.02, 30)
 names = ["constant", "$k^{-1/2}$", "$1/k$"]
 for s, a in enumerate(schedules_kept[:, 1]):
-    color = list(figures.COLORS.values())[s]
+    color = figures.CYCLE[s]
     ax.plot(left_q, -a / (2 * left_q), color=color, marker="", lw=1)
     ax.plot(right_q, (1 - a) / (2 * right_q), color=color, marker="", lw=1)
     mid = np.array([each.estimate for each in slopes[s]])
     ends = [mid - [each.low for each in slopes[s]], [each.high for each in slopes[s]] - mid]
-    ax.errorbar(
-        exponents_kept, mid, ends, fmt=figures.MARKERS[s], color=color, label=names[s], capsize=2, **every
-    )
+    ax.errorbar(exponents_kept, mid, ends, fmt=figures.MARKERS[s], color=color, label=names[s], capsize=2)
     if a:
         figures.line_control(ax, right_q, -a / (2 * right_q), role="what breaks it" if s == 1 else "_")
-ax.axvline(golden, color="0.6", lw=1)
+ax.axvline(golden, color=COLORS["grey"], lw=1)
 ax.set(xlabel="exponent $q$", ylabel="slope of the median", ylim=(-1.9, 0.8))
 ax.legend(fontsize=9, loc="lower right")
 plt.show()
@@ -1076,10 +1080,9 @@ for ax, q in zip(axes, (0.5, 1.0), strict=True):
         ".k",
         markersize=1.2,
         alpha=0.5,
-        **every,
     )
     curve = two_cycle(0.1, q, share_axis[:, 0] * top_damping)
-    ax.plot(share_axis[:, 0], curve, color=figures.COLORS["vermillion"], marker="", lw=1.2, label="two-cycle")
+    ax.plot(share_axis[:, 0], curve, color=COLORS["vermillion"], marker="", lw=1.2, label="two-cycle")
     figures.line_control(
         ax, [0.01, 3.16], [math.sqrt(top_damping)] * 2, role="what breaks rest", label="no damping"
     )
@@ -1299,9 +1302,9 @@ panels = [
 titles = ["linear, right model", "linear, wrong model", "logistic, right model", "logistic, wrong model"]
 for ax, (make, w, centre), title in zip(axes.flat, panels, titles, strict=True):
     for kind, look in (
-        ("gradient", {"color": "0.45", "ls": "--", "lw": 0.9}),
-        ("natural", {"color": "#0072B2"}),
-        ("empirical", {"color": "#D55E00", "lw": 1.3}),
+        ("gradient", {"color": COLORS["middle grey"], "ls": "--", "lw": 0.9}),
+        ("natural", {"color": COLORS["blue"]}),
+        ("empirical", {"color": COLORS["vermillion"], "lw": 1.3}),
     ):
         lines = unit_paths(centre, make(kind, w))
         ax.plot(lines[..., 0], lines[..., 1], marker="", **look)
@@ -1312,7 +1315,7 @@ for ax, (make, w, centre), title in zip(axes.flat, panels, titles, strict=True):
             label={"gradient": "gradient", "natural": "Fisher", "empirical": "empirical Fisher"}[kind],
             **look,
         )
-    ax.plot(*centre, "kx", markersize=8, **every)
+    ax.plot(*centre, "x", color=COLORS["black"], markersize=8)
     ax.set(aspect="equal")
     ax.set_title(title, fontsize=10)
 for ax in axes[1]:

@@ -46,6 +46,7 @@ from torch.func import grad, hessian, jacrev, jvp, vmap
 
 from learning_dynamics import curvature, ensembles, figures, results, runs, statistics
 from learning_dynamics.experiments.fisher_and_ggn import mnist_spectra
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_most,
@@ -63,7 +64,6 @@ figures.use_style()
 run = runs.Run("curvature/fisher_and_ggn", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
-every = {"markevery": 1}  # draw every point
 one_hot = torch.nn.functional.one_hot
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**One layer across the line, and Gauss-Newton becomes another matrix.** A network with 15 weights and three classes; each square is one entry, red positive, blue negative. Top: softmax in the loss, and Gauss-Newton (left) is the Fisher matrix (right). Bottom, what breaks it: the same network with the softmax as its last layer, and Gauss-Newton is the empirical Fisher matrix.", "name": "fig-fisher-switch"}, "image": {"alt": "Four heat maps of 15 by 15 entries in two rows. The two in the upper row look the same, the two in the lower row look the same, and the rows differ."}}
@@ -598,21 +598,30 @@ turn = torch.linspace(0, 2 * math.pi, 400, **like)
 u = torch.stack([turn.cos(), turn.sin()], -1)
 three = torch.tensor([0.25, 0.1, 0.03], **like)
 for size, end, color in zip(
-    three, steepest(radius_in_divergence, three), ("#550000", "#D55E00", "#0072B2"), strict=True
+    three,
+    steepest(radius_in_divergence, three),
+    (COLORS["maroon"], COLORS["vermillion"], COLORS["blue"]),
+    strict=True,
 ):
     ball = radius_in_divergence(u, size)[:, None] * u / size
     ax.plot(*ball.T, color=color, marker="", label=f"$\\varepsilon={size:g}$")
-    ax.plot(*end, "o", color=color, **every)
+    ax.plot(*end, "o", color=color)
 ellipse = radius_in_metric(F_plane / 2)(u, torch.ones(1, **like))[:, None] * u
 ax.plot(
-    *ellipse.T, color="0.6", marker="", linewidth=1.2, label="limit, $\\frac{1}{2}\\delta^\\top F\\delta=1$"
+    *ellipse.T,
+    color=COLORS["grey"],
+    marker="",
+    linewidth=1.2,
+    label="limit, $\\frac{1}{2}\\delta^\\top F\\delta=1$",
 )
 ax.annotate("", natural, (0, 0), arrowprops={"arrowstyle": "->", "lw": 2})
 ax.text(-1.5, -1.7, "natural gradient", fontsize=10)
 length = 3.0
 figures.line_control(ax, *(length * u).T, label="Euclidean ball")
 downhill = -length * g_plane / g_plane.norm()
-ax.annotate("", downhill, (0, 0), arrowprops={"arrowstyle": "->", "lw": 2, "ls": "--", "color": "0.3"})
+ax.annotate(
+    "", downhill, (0, 0), arrowprops={"arrowstyle": "->", "lw": 2, "ls": "--", "color": COLORS["dark grey"]}
+)
 ax.text(-1.9, 0.5, "minus gradient", fontsize=10)
 ax.set(aspect="equal", xlabel="$\\delta_1/\\varepsilon$", ylabel="$\\delta_2/\\varepsilon$")
 ax.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
@@ -748,16 +757,19 @@ def geodesic(eta):  # half circles over the axis in (mean / sqrt 2, sd); same st
 
 eta = torch.linspace(0, 1, 100, **like)
 fig, ax = figures.subplots(size=(6.0, 4.2))
-ax.plot(*geodesic(eta).T, color="0.6", marker="", label="shortest path")
+ax.plot(*geodesic(eta).T, color=COLORS["grey"], marker="", label="shortest path")
 path = straight_path("moments", eta)
-ax.plot(*path.T, color=figures.COLORS["blue"], marker="", label="moments")
-ax.plot(*path[-1], "o", color=figures.COLORS["blue"], **every)
-for chart, color in (("mean and standard deviation", "#D55E00"), ("mean and log variance", "#550000")):
+ax.plot(*path.T, color=COLORS["blue"], marker="", label="moments")
+ax.plot(*path[-1], "o", color=COLORS["blue"])
+for chart, color in (
+    ("mean and standard deviation", COLORS["vermillion"]),
+    ("mean and log variance", COLORS["maroon"]),
+):
     path = straight_path(chart, eta)
     figures.line_control(ax, *path.T, label=chart, color=color)
-    ax.plot(*path[-1], "o", color=color, **every)
-ax.plot(*start_law, "k.", markersize=12, **every)
-ax.plot(*target_law, "k*", markersize=12, **every)
+    ax.plot(*path[-1], "o", color=color)
+ax.plot(*start_law, ".", color=COLORS["black"], markersize=12)
+ax.plot(*target_law, "*", color=COLORS["black"], markersize=12)
 ax.set(xlabel="mean $\\mu$", ylabel="standard deviation $\\sigma$")
 ax.legend(fontsize=9, loc="upper left")
 figures.plt.show()
@@ -945,8 +957,10 @@ v, t = vectors[which, :, 0], torch.linspace(-4, 4, 161, **like)
 along = vmap(lambda s: loss(thetas[which] + s * v))(t)
 tangent = loss(thetas[which]) + t * (g[which] @ v)
 fig, ax = figures.subplots()
-ax.plot(t, along, color="k", marker="", label="loss")
-ax.plot(t, tangent + 0.5 * t**2 * (v @ G[which] @ v), color="#0072B2", marker="", label="Gauss-Newton model")
+ax.plot(t, along, color=COLORS["black"], marker="", label="loss")
+ax.plot(
+    t, tangent + 0.5 * t**2 * (v @ G[which] @ v), color=COLORS["blue"], marker="", label="Gauss-Newton model"
+)
 figures.line_control(ax, t, tangent + 0.5 * t**2 * values[which, 0], label="Newton's model")
 ax.set(xlabel="distance along the eigenvector", ylabel="loss", ylim=(along.min() - 0.4, along.max() + 0.4))
 ax.legend(fontsize=9, loc="upper left")
@@ -1206,12 +1220,10 @@ for ax, (name, phi) in zip(axes, (("tanh", torch.tanh), ("ReLU", torch.relu)), s
     gauss, B, bending = (term.transpose(0, 1) for term in terms)
     unit = gauss.flatten(2).norm(dim=-1)
     coupling = (B + B.mT).flatten(2).norm(dim=-1) / unit
-    figures.band(ax, ticks, coupling, label="coupling of layers", **every)
+    figures.band(ax, ticks, coupling, label="coupling of layers")
     term_sizes[name] = coupling.mean(0)
     if name == "tanh":
-        figures.band(
-            ax, ticks, bending.flatten(2).norm(dim=-1) / unit, label="bending of activations", **every
-        )
+        figures.band(ax, ticks, bending.flatten(2).norm(dim=-1) / unit, label="bending of activations")
     ax.set(xscale="log", ylabel=f"{name}: size / $\\|G\\|$", ylim=(0, None))
     ax.legend(fontsize=9)
 axes[1].set_xlabel("step $k$ (the start is drawn at 1)")
@@ -1287,7 +1299,7 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The noise of the Hessian is cancellation.** Relative error of a batch of one sample along training; for $b$ samples divide by $\\sqrt b$. Mean and 95 % band over starts. With the signs of each sample's eigenvalues removed (dashed), the Hessian is no harder to estimate than Gauss-Newton.", "name": "fig-fisher-noise"}, "image": {"alt": "Three curves of relative error against training steps. Gauss-Newton and the dashed curve lie close together, the Hessian above them."}}
 fig, ax = figures.subplots()
 for name in ("Gauss-Newton", "Hessian"):
-    figures.band(ax, ticks, noise[name].T, label=name, **every)
+    figures.band(ax, ticks, noise[name].T, label=name)
 figures.line_control(
     ax, ticks, noise["absolute"].mean(1), label="absolute eigenvalues", role="without cancellation"
 )
@@ -1490,10 +1502,10 @@ labels_on_axis = torch.linspace(-6, 6, 241, **like)
 at_zero = torch.zeros(1, **like)
 fig, ax = figures.subplots()
 for name, color, dashed in (
-    ("Gaussian, mean", "#0072B2", False),
-    ("logistic, location", "#D55E00", True),
-    ("Cauchy, location", "#550000", True),
-    ("Poisson, log(eʳ − 1) of the rate r", "#009E73", True),
+    ("Gaussian, mean", COLORS["blue"], False),
+    ("logistic, location", COLORS["vermillion"], True),
+    ("Cauchy, location", COLORS["maroon"], True),
+    ("Poisson, log(eʳ − 1) of the rate r", COLORS["green"], True),
 ):
     ell, points, _ = laws[name]
     axis = labels_on_axis[labels_on_axis >= 0] if name.startswith("Poisson") else labels_on_axis
@@ -1662,7 +1674,7 @@ to_fisher = {
 across_line = apart(vmap(vmap(lambda t: gauss_newton(t, ell=log_loss, f=inside)))(line), F_line)
 fig, (ax, below) = figures.subplots(2, 1, sharex=True, size=(6.0, 5.0), height_ratios=(3, 2))
 for name, panel in (("Hessian", ax), ("one sampled label", ax), ("Gauss-Newton, softmax in the loss", below)):
-    figures.band(panel, ticks, to_fisher[name].T, label=name, geometric=True, **every)
+    figures.band(panel, ticks, to_fisher[name].T, label=name, geometric=True)
 figures.line_control(ax, ticks, across_line.log().mean(1).exp(), label="softmax in the network")
 ax.set(yscale="log", ylabel="$\\|A-F\\|/\\|F\\|$", ylim=(0.1, 6))
 below.set(xscale="log", yscale="log", ylim=(1e-17, 1e-14), ylabel="$\\|G-F\\|/\\|F\\|$")
@@ -1798,7 +1810,7 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**On MNIST the Hessian turns into Gauss-Newton.** Top: spectral distance of Hessian and Gauss-Newton, relative, along training, mean and 95 % band over six starts. Dashed, without the effect: labels in random order, for which it falls later and, in the mean, less. Bottom: the twelve largest eigenvalues after 1,000 steps. Nine stand out; the empirical Fisher has others. Kept result; the first checkpoints of one start are computed anew with the page.", "name": "fig-fisher-mnist"}, "image": {"alt": "Upper panel: a falling band and a dashed line that first rises and then falls. Lower panel: eigenvalues against rank for three matrices, with a drop after rank nine."}}
 fig, axes = figures.subplots(2, 1, size=(6.0, 6.4))
 mnist_ticks = mnist_steps.clamp(min=3)
-figures.band(axes[0], mnist_ticks, gap["true"], label="true labels", **every)
+figures.band(axes[0], mnist_ticks, gap["true"], label="true labels")
 figures.line_control(
     axes[0], mnist_ticks, gap["permuted"].mean(0), label="permuted labels", role="nothing to learn"
 )
@@ -1812,7 +1824,7 @@ for name, label in (
     ("empirical", "empirical Fisher"),
 ):
     top = kept[f"true_{name}"][:, late]
-    figures.band(axes[1], torch.arange(1, top.shape[1] + 1), top, label=label, geometric=True, **every)
+    figures.band(axes[1], torch.arange(1, top.shape[1] + 1), top, label=label, geometric=True)
 axes[1].set(yscale="log", xlabel="rank of the eigenvalue", ylabel="eigenvalue")
 axes[1].legend(fontsize=9)
 figures.plt.show()

@@ -50,6 +50,7 @@ from scipy.optimize import brentq, linprog, minimize, root
 from sklearn.linear_model import lasso_path
 
 from learning_dynamics import ensembles, figures, flows, runs, statistics
+from learning_dynamics.figures import COLORS
 from learning_dynamics.implicit_bias import hyperbolic_entropy as entropy
 from learning_dynamics.implicit_bias import linear_models as linear
 from learning_dynamics.ledger import (
@@ -68,7 +69,6 @@ from learning_dynamics.rules import GradientDescent
 figures.use_style()
 run = runs.Run("implicit_bias/kernel_to_rich", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
-every = {"markevery": 1}  # draw every point of a scatter plot
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
 # %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The ball touches the line where training ends.** Grey line: all solutions of the one equation. Blue: the ball of the penalty at start scale 0.1 and the path of training from zero; in grey the balls for the scales 10 (a circle) and 0.001 (almost a diamond), each with its own end point. What breaks it: an uneven start (dashed) begins beside zero and ends at a point that no ball of this family touches.", "name": "fig-kernel-to-rich-ball"}, "image": {"alt": "A plane with a slanted line of solutions. A circle, a diamond with rounded corners and a diamond touch it in three different points. A solid path runs from the origin to the touching point of the rounded diamond; a dashed path from near the origin ends elsewhere on the line."}}
@@ -81,20 +81,20 @@ def sinh_path(alpha, end, start=0.0, points=200):  # the path of the flow: beta 
 
 
 fig, ax = figures.subplots(size=(6.0, 4.8))
-ax.plot([-1.3, 1.8], [1.65, 0.1], color="0.6", marker="")
+ax.plot([-1.3, 1.8], [1.65, 0.1], color=COLORS["grey"], marker="")
 grid = torch.linspace(-1.3, 1.8, 401, **like)
 plane = torch.stack(torch.meshgrid(grid, grid, indexing="xy"), -1)
-for alpha, color in ((10.0, "0.6"), (1e-3, "0.6"), (0.1, "#0072B2")):
+for alpha, color in ((10.0, COLORS["grey"]), (1e-3, COLORS["grey"]), (0.1, COLORS["blue"])):
     end = entropy.least_potential(line_X, line_y, alpha)
     ball = entropy.potential(plane, alpha) / entropy.potential(end.weights, alpha)
     ax.contour(grid, grid, ball, levels=[1.0], colors=color, linewidths=1.8 if alpha == 0.1 else 0.9)
-    ax.plot(*end.weights, "o", color=color, markersize=8, **every)
-ax.plot(*sinh_path(0.1, end).T, color="#D55E00", marker="", label="training, $\\alpha=0.1$")
+    ax.plot(*end.weights, "o", color=color, markersize=8)
+ax.plot(*sinh_path(0.1, end).T, color=COLORS["vermillion"], marker="", label="training, $\\alpha=0.1$")
 scale, start = entropy.from_parameters(torch.tensor([0.4, 0.1], **like), torch.tensor([0.1, 0.1], **like))
 uneven_end = entropy.least_potential(line_X, line_y, scale, start)
 assert uneven_end.weights[0] > 1  # every even start ends between (0, 1) and (0.4, 0.8)
 figures.line_control(ax, *sinh_path(scale, uneven_end, start).T, label="uneven start")
-ax.annotate("ball of $Q_{0.1}$", (-0.42, -0.3), color="#0072B2")
+ax.annotate("ball of $Q_{0.1}$", (-0.42, -0.3), color=COLORS["blue"])
 ax.set(xlim=(-1.2, 1.7), ylim=(-1.1, 1.4), aspect="equal", xlabel="$\\beta_1$", ylabel="$\\beta_2$")
 ax.legend(loc="lower right", fontsize=8)
 figures.plt.show()
@@ -380,20 +380,19 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Flow and convex program agree in every weight.** Each dot is one weight of one run: across, the minimizer of the penalty found by a convex solver; up, where gradient flow ended. All scales from kernel to rich lie on the diagonal. What breaks it: the penalty of half the scale (grey crosses) misses.", "name": "fig-kernel-to-rich-flow"}, "image": {"alt": "A scatter plot. Coloured dots for seven start scales lie exactly on the diagonal; grey crosses scatter around it."}}
 fig, ax = figures.subplots(size=(5.6, 4.6))
-ax.axline((0, 0), slope=1, color="0.8", marker="")
+ax.axline((0, 0), slope=1, color=COLORS["light grey"], marker="")
 ax.plot(
     halved.flatten(),
     ends.flatten(),
     "x",
-    color="0.55",
+    color=COLORS["grey"],
     markersize=4,
     label="what breaks it: $Q_{\\alpha/2}$",
-    **every,
 )
 shades = figures.plt.get_cmap("viridis")(np.linspace(0, 0.9, len(alphas)))
 for a, alpha in enumerate(alphas):
     pair = reference[a].flatten(), ends[a].flatten()
-    ax.plot(*pair, "o", color=shades[a], markersize=4, label=f"$\\alpha={alpha:g}$", **every)
+    ax.plot(*pair, "o", color=shades[a], markersize=4, label=f"$\\alpha={alpha:g}$")
 ax.set(xlabel="weight of the minimizer of $Q_\\alpha$", ylabel="weight where the flow ends", aspect="equal")
 ax.legend(fontsize=7, loc="upper left")
 figures.plt.show()
@@ -855,7 +854,11 @@ for i in range(len(seeds)):
     right.plot(dial, drift[:, i], color=shades[i], marker="", lw=1.4)
 figures.line_control(left, dial[dial < 0.3], 1 / (-2 * dial[dial < 0.3].log()), label="$1/\\ln\\alpha^{-2}$")
 middle.plot(
-    dial[:13], 0.3 * from_least_norm[12, 0] * (dial[:13] / dial[12]) ** -4, ":", color="0.2", marker=""
+    dial[:13],
+    0.3 * from_least_norm[12, 0] * (dial[:13] / dial[12]) ** -4,
+    ":",
+    color=COLORS["ink"],
+    marker="",
 )
 left.set(ylabel="$\\|\\beta_\\alpha\\|_1-\\|\\beta^{\\ell_1}\\|_1$", ylim=(1e-12, 5))
 middle.set(ylabel="$\\|\\beta_\\alpha-\\beta^{\\ell_2}\\|$")
@@ -1117,9 +1120,9 @@ for ax, many, single in (
     (left, separation, (pair[0] - pair[1]).abs().sum(-1)),
     (right, 100 * farther, 100 * (pair[2] / pair[3] - 1)),
 ):
-    ax.plot(sweep, many.median(1).values, color="#0072B2", marker="", label="random problems, median")
-    ax.fill_between(sweep, many.amin(1), many.amax(1), color="#0072B2", alpha=0.2, lw=0)
-    ax.plot(sweep, single, color="#D55E00", marker="", label="opening problem")
+    ax.plot(sweep, many.median(1).values, color=COLORS["blue"], marker="", label="random problems, median")
+    ax.fill_between(sweep, many.amin(1), many.amax(1), color=COLORS["blue"], alpha=0.2, lw=0)
+    ax.plot(sweep, single, color=COLORS["vermillion"], marker="", label="opening problem")
     ax.axvline(0.3, color=figures.CONTROL_COLOR, linestyle="--", label="what breaks it: $\\alpha=0.3$")
     ax.set(xscale="log", xlabel="start scale $\\alpha$")
 left.set(yscale="log", ylim=(1e-9, 5), ylabel="$\\|\\beta_\\alpha-\\mathrm{nearest}\\|_1$")
@@ -1236,30 +1239,29 @@ head, head_start = entropy.from_parameters(torch.tensor([0.4, 0.1], **like), tor
 walk, _ = flow(line_X, line_y, torch.tensor([0.4, 0.1], **like), torch.tensor([0.1, 0.1], **like), 100.0)
 target = minimize_in_primal(line_X, line_y, head.numpy(), head_start.numpy())
 divergence = entropy.potential(plane, head, head_start)
-left.plot([-1.3, 1.8], [1.65, 0.1], color="0.6", marker="")
+left.plot([-1.3, 1.8], [1.65, 0.1], color=COLORS["grey"], marker="")
 left.contour(
-    grid, grid, divergence, levels=[entropy.potential(target, head, head_start).item()], colors="#0072B2"
+    grid, grid, divergence, levels=[entropy.potential(target, head, head_start).item()], colors=COLORS["blue"]
 )
 fine = sinh_path(head, entropy.least_potential(line_X, line_y, head, head_start), head_start)
-left.plot(*fine.T, color="#D55E00", marker="", label="training")
-left.plot(*effective(walk[-1]), "o", color="#D55E00", markersize=5, **every)
-left.plot(*target, "o", color="#0072B2", mfc="none", markersize=12, label="repaired prediction", **every)
+left.plot(*fine.T, color=COLORS["vermillion"], marker="", label="training")
+left.plot(*effective(walk[-1]), "o", color=COLORS["vermillion"], markersize=5)
+left.plot(*target, "o", color=COLORS["blue"], mfc="none", markersize=12, label="repaired prediction")
 even_end = entropy.least_potential(line_X, line_y, 0.1).weights
-left.plot(*even_end, "s", color="0.4", label="what breaks it: even start", **every)
+left.plot(*even_end, "s", color=COLORS["middle grey"], label="what breaks it: even start")
 left.set(xlim=(-1.0, 1.9), ylim=(-0.9, 1.3), aspect="equal", xlabel="$\\beta_1$", ylabel="$\\beta_2$")
 left.legend(fontsize=7, loc="upper right")
-right.axline((0, 0), slope=1, color="0.8", marker="")
+right.axline((0, 0), slope=1, color=COLORS["light grey"], marker="")
 right.plot(
     even_prediction.flatten(),
     uneven.flatten(),
     "x",
-    color="0.55",
+    color=COLORS["grey"],
     markersize=4,
     label="what breaks it: $Q_\\alpha$",
-    **every,
 )
 pair = by_primal.flatten(), uneven.flatten()
-right.plot(*pair, "o", color="#0072B2", markersize=3, label="repaired prediction", **every)
+right.plot(*pair, "o", color=COLORS["blue"], markersize=3, label="repaired prediction")
 right.set(xlabel="predicted weight", ylabel="weight where the flow ends", aspect="equal")
 right.legend(fontsize=7, loc="upper left")
 figures.plt.show()
@@ -1410,7 +1412,10 @@ by_count = torch.stack(
 fig, (left, right) = figures.subplots(2, 1, size=(5.8, 7.2))
 figures.band(left, curve, errors[:, 0].T, label="sparse truth", geometric=True, marker="")
 figures.line_control(left, curve, errors[:, 1].mean(1), label="dense truth")
-for value, name, color in ((best_lasso, "best lasso", "#009E73"), (best_ridge, "best ridge", "#CC79A7")):
+for value, name, color in (
+    (best_lasso, "best lasso", COLORS["green"]),
+    (best_ridge, "best ridge", COLORS["purple"]),
+):
     left.axhline(value[0].mean().item(), linestyle=":", color=color, label=f"{name}, sparse truth")
 left.set(
     xscale="log",
@@ -1429,7 +1434,7 @@ for a, alpha in enumerate(few_scales):
         markersize=4,
         label=f"$\\alpha={alpha:g}$",
     )
-right.axhline(0.03, color="0.7", lw=0.8)
+right.axhline(0.03, color=COLORS["light grey"], lw=0.8)
 right.set(yscale="log", ylim=(1e-12, 3), xlabel="samples $n$", ylabel="median error, no noise")
 right.legend(fontsize=7, loc="lower left")
 figures.plt.show()

@@ -43,6 +43,7 @@ from scipy.stats import chi2, norm, uniform
 from torch.func import hessian, jacrev, vmap
 
 from learning_dynamics import diffusions, ensembles, figures, runs, statistics
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -97,12 +98,10 @@ fig, panels = figures.subplots(2, 2, size=(6.8, 5.2), sharex=True, sharey=True)
 curve = torch.linspace(0.2, 4.0, 200)
 for ax, k in zip(panels.flat, (0, 400, 1600, 8000), strict=True):
     u, v, _ = path[k // every][:, :: max(1, chains // 1200)].cpu()
-    ax.plot(curve, 1 / curve, color="0.6", marker="", lw=1)
-    ax.plot(u, v, ".", color="#0072B2", markersize=2, alpha=0.5, markevery=1)
-    ax.plot(
-        [3, 0.4], [1 / 3, 2.5], "x", color=figures.CONTROL_COLOR, markersize=8, markevery=1, label="no noise"
-    )
-    ax.plot(1, 1, "o", color="#D55E00", mfc="none", markersize=13, markevery=1, label="flattest")
+    ax.plot(curve, 1 / curve, color=COLORS["grey"], marker="", lw=1)
+    ax.plot(u, v, ".", color=COLORS["blue"], markersize=2, alpha=0.5)
+    ax.plot([3, 0.4], [1 / 3, 2.5], "x", color=figures.CONTROL_COLOR, markersize=8, label="no noise")
+    ax.plot(1, 1, "o", color=COLORS["vermillion"], mfc="none", markersize=13, label="flattest")
     ax.set(xlim=(0, 4), ylim=(0, 3.4), title=f"after {k} steps")
     ax.label_outer()
 fig.supxlabel("u")
@@ -260,7 +259,7 @@ for ax, eta_h, sample, var in zip(
     panels, products.flatten().tolist(), clouded.cpu(), V.flatten().tolist(), strict=True
 ):
     grid = torch.linspace(-4, 4, 201) * math.sqrt(var)
-    ax.hist(sample, bins=60, density=True, color="0.82")
+    ax.hist(sample, bins=60, density=True, color=COLORS["light grey"])
     ax.plot(grid, norm.pdf(grid, scale=math.sqrt(var)), marker="", label="exact")
     figures.line_control(ax, grid, norm.pdf(grid, scale=math.sqrt(eta_h / 2)), label="diffusion")
     ax.set(xlabel="θ", title=f"ηh = {eta_h:g}")
@@ -305,7 +304,7 @@ for ax, name, sample, r, eta_h in zip(
 ):
     edge, var = float(r), float(eta_h / (2 - eta_h))
     grid = torch.linspace(-1.6 * edge, 1.6 * edge, 201)
-    ax.hist(sample, bins=243, range=(-edge, edge), density=True, color="#0072B2")
+    ax.hist(sample, bins=243, range=(-edge, edge), density=True, color=COLORS["blue"])
     figures.line_control(ax, grid, norm.pdf(grid, scale=math.sqrt(var)), label="normal law")
     ax.set(xlabel="θ", title=f"coins, ηh = {name}")
 panels[0].set_ylabel("density")
@@ -482,7 +481,7 @@ for ax, (name, Sigma) in zip(panels, shapes.items(), strict=True):
         theta = theta - step2 * (theta @ H2 + xi)
     exact_ellipse = torch.linalg.cholesky(diffusions.chain_covariance(H2, Sigma, step2)) @ circle
     limit_ellipse = torch.linalg.cholesky(diffusions.diffusion_covariance(H2, Sigma, step2)) @ circle
-    ax.plot(*theta.T.cpu(), ".", color="0.7", markersize=2, markevery=1)
+    ax.plot(*theta.T.cpu(), ".", color=COLORS["light grey"], markersize=2)
     ax.plot(*exact_ellipse.cpu(), marker="", label="exact")
     figures.line_control(ax, *limit_ellipse, label="diffusion")
     ax.set(title=name, aspect="equal", xlabel="flat direction, h = 0.3")
@@ -743,7 +742,7 @@ ledger.check(
 fig, ax = figures.subplots()
 expected_line = ((promised * direction).sum(-1) / promised[-1].norm(dim=-1)).mean(-1)
 figures.band(ax, marks, drifted["label"].flatten(1).T, label="label noise", lw=3)
-ax.plot(marks, expected_line.cpu(), ":", color="k", marker="", label="theorem")
+ax.plot(marks, expected_line.cpu(), ":", color=COLORS["black"], marker="", label="theorem")
 figures.line_control(ax, marks, drifted["even"].flatten(1).mean(1), label="even noise")
 ax.set(xlabel="step k", ylabel="drift / predicted drift at k = 400")
 ax.legend(loc="upper left")
@@ -852,18 +851,22 @@ fig, ax = figures.subplots()
 at = torch.arange(len(path)) * every
 for i, c in enumerate(range(-6, 0)):  # from (3, 1/3)
     ax.plot(
-        at, imbalance[:, c].abs().cpu(), color="#0072B2", marker="", lw=1, label=None if i else "six runs"
+        at,
+        imbalance[:, c].abs().cpu(),
+        color=COLORS["blue"],
+        marker="",
+        lw=1,
+        label=None if i else "six runs",
     )
     ax.plot(
         at[::10],
         law[::10, c].abs().cpu(),
         ".",
-        color="#D55E00",
-        markevery=1,
+        color=COLORS["vermillion"],
         label=None if i else "product law",
     )
 guaranteed = torch.exp(-(eta**2) * sigma**2 * at)
-ax.plot(at, imbalance[0, -1].cpu() * guaranteed, ":", color="k", marker="", label="rate η²σ²")
+ax.plot(at, imbalance[0, -1].cpu() * guaranteed, ":", color=COLORS["black"], marker="", label="rate η²σ²")
 figures.line_control(ax, at, quiet_gap[:, -1].abs(), label="no noise")
 figures.line_control(ax, at, shaken_gap[:, -1].abs(), label="noise on the weights", linestyle="-.")
 ax.set(yscale="log", xlabel="step k", ylabel="|u² − v²|", ylim=(2e-3, None))
@@ -1103,7 +1106,7 @@ names = {
 for kind, look in zip(kinds, ("--", "-.", "-", ":"), strict=True):
     figures.band(ax, at, error[..., kinds.index(kind)].T, label=names[kind], geometric=True, ls=look)
 for share in (0.35, 0.95):
-    ax.axvline(share * total_steps, color="0.7", lw=1, zorder=0)
+    ax.axvline(share * total_steps, color=COLORS["light grey"], lw=1, zorder=0)
 ax.set(yscale="log", xlabel="step k", ylabel="$\\|\\beta-\\beta^*\\|^2$")
 ax.legend(loc="lower left")
 figures.plt.show()
@@ -1185,10 +1188,17 @@ for i in range(len(nets)):
         marks,
         traces["label"][:, i].mean(-1).cpu(),
         marker="",
-        color="#0072B2",
+        color=COLORS["blue"],
         label="label noise" if last else None,
     )
-    left.plot(marks, foretold[:, i].cpu(), ":", marker="", color="k", label="flow of R" if last else None)
+    left.plot(
+        marks,
+        foretold[:, i].cpu(),
+        ":",
+        marker="",
+        color=COLORS["black"],
+        label="flow of R" if last else None,
+    )
     still = traces["none"][:, i].mean(-1).cpu()
     left.plot(
         marks, still, "--", marker="", color=figures.CONTROL_COLOR, lw=0.8, label="no noise" if last else None

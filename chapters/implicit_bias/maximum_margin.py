@@ -40,6 +40,7 @@ import math
 import torch
 
 from learning_dynamics import data, ensembles, figures, runs
+from learning_dynamics.figures import COLORS
 from learning_dynamics.implicit_bias import margins
 from learning_dynamics.ledger import (
     Ledger,
@@ -92,12 +93,12 @@ def angle(theta, target):  # in degrees
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The clock and the boundary.** Left: gradient flow of the exponential loss on ten points; the boundary after one second, one day, the age of the universe, and e⁴⁰⁰⁰ seconds, where it lies on the maximum-margin boundary with its empty strip (grey). Right: the angle that is left falls like one over the logarithm of the time. What breaks it (dashed): the boundary of least squares, which never turns there.", "name": "fig-maximum-margin-clock"}, "image": {"alt": "Left, two groups of points with an empty grey strip between them and five lines through the origin that turn step by step into the middle of the strip; a dashed line stays tilted. Right, on logarithmic axes the angle falls along a straight line of slope minus one from about forty degrees to a twentieth of a degree, marks at one second, a day, the age of the universe and e to the 4000; a dashed horizontal line stays above."}}
 fig, (left, right) = figures.subplots(1, 2, size=(9.4, 4.2))
-for side, marker, color in ((1, "o", "#0072B2"), (-1, "s", "#D55E00")):
-    left.plot(*X[y == side].T, marker, color=color, markersize=6, markevery=1)
+for side, marker, color in ((1, "o", COLORS["blue"]), (-1, "s", COLORS["vermillion"])):
+    left.plot(*X[y == side].T, marker, color=color, markersize=6)
 normal = svm.weights / svm.weights.norm()
 along = 9 * torch.stack([-normal[1], normal[0]])
 strip = torch.stack([normal + along, normal - along, -normal - along, -normal + along])
-left.add_patch(figures.plt.Polygon(strip.numpy(), color="0.92", zorder=0))
+left.add_patch(figures.plt.Polygon(strip.numpy(), color=COLORS["pale grey"], zorder=0))
 shades = figures.plt.get_cmap("viridis")
 for i, (name, log_time) in enumerate(times.items()):
     at = int((clock - log_time).abs().argmin())
@@ -109,14 +110,14 @@ for i, (name, log_time) in enumerate(times.items()):
         (math.log1p(math.exp(log_time)) if i < 3 else log_time, turned_by),
         (8, 4) if i < 3 else (-10, -4),
     )
-    right.plot(*spot, "o", color=shades(i / 3.6), markersize=8, zorder=3, markevery=1)
+    right.plot(*spot, "o", color=shades(i / 3.6), markersize=8, zorder=3)
     right.annotate(name, spot, shift, textcoords="offset points", ha="left" if i < 3 else "right")
 line = torch.stack([-least_squares[1], least_squares[0]]) / least_squares.norm()
 figures.line_control(left, *torch.stack([-4 * line, 4 * line]).T, label="least squares")
 left.set(xlim=(-3.2, 3.2), ylim=(-3, 3), aspect="equal", xlabel="$x_1$", ylabel="$x_2$")
 left.legend(loc="upper center", fontsize=7.5, bbox_to_anchor=(0.5, -0.16), ncol=3)
 later = torch.logaddexp(torch.zeros_like(clock), clock)  # log(1 + t)
-right.plot(later, angle(turning, svm.weights), "-", marker="", color="0.2")
+right.plot(later, angle(turning, svm.weights), "-", marker="", color=COLORS["ink"])
 figures.line_control(right, later, 0 * clock + angle(least_squares, svm.weights), label="least squares")
 right.set(
     xscale="log",
@@ -409,11 +410,15 @@ hard, smooth = margins.normalized_margin(from_zero, signed), margins.smooth_marg
 shown = (log_times >= 2) & (log_times <= 4000)
 wedge = hard - math.log(40) / from_zero.norm(dim=-1)
 left.fill_between(
-    log_times[shown], wedge[shown, 0], hard[shown, 0], color="0.88", label="within log n/‖θ‖ below γ"
+    log_times[shown],
+    wedge[shown, 0],
+    hard[shown, 0],
+    color=COLORS["pale grey"],
+    label="within log n/‖θ‖ below γ",
 )
 left.plot(log_times[shown], smooth[shown, 0], marker="", label="smooth margin γ̃")
 left.plot(log_times[shown], hard[shown, 0], marker="", label="margin γ")
-left.axhline(top[0].item(), color="0.1", lw=1.2, label="maximum margin")
+left.axhline(top[0].item(), color=COLORS["ink"], lw=1.2, label="maximum margin")
 left.set(xscale="log", xlabel="log t", ylabel="margin", ylim=(top[0].item() - 1.0, top[0].item() + 0.08))
 left.legend(loc="lower right", fontsize=8)
 bound = top * math.log(40) / torch.logaddexp(tensor(-math.log(40)), log_times[shown, None] + 2 * top.log())
@@ -422,7 +427,12 @@ figures.band(
 )
 figures.band(right, log_times[shown], (1 - hard / top)[shown].T, label="1 − γ/max", geometric=True, marker="")
 right.plot(
-    log_times[shown], (bound / top).log().mean(-1).exp(), ":", color="0.2", marker="", label="guarantee"
+    log_times[shown],
+    (bound / top).log().mean(-1).exp(),
+    ":",
+    color=COLORS["ink"],
+    marker="",
+    label="guarantee",
 )
 labels = signed[..., :1].sign()
 fitted = torch.linalg.lstsq(signed, torch.ones_like(labels)).solution.squeeze(-1)
@@ -820,7 +830,7 @@ for path, signed, margin_of, (n, d) in zip(paths, families, best, shapes, strict
         :, shannon - least > 0.01
     ]  # with equal multipliers, or a single support vector, the limit is zero
     figures.band(left, log_times[shown], ratio[shown].T, label=f"n = {n}, d = {d}", geometric=True, marker="")
-left.axhline(1, color="0.2", lw=1, ls=":")
+left.axhline(1, color=COLORS["ink"], lw=1, ls=":")
 left.set(xscale="log", ylim=(0.5, 1.8), xlabel="log t", ylabel="gap × log t over its predicted limit")
 left.legend(loc="upper right")
 
@@ -831,7 +841,7 @@ def turned(path):  # angle to (1, 0), times log t
 
 pair_path = margins.exponential_flow(pair, tensor([0.0, 0.0]), log_times.cpu(), tolerance=1e-8).values
 right.plot(log_times[shown], turned(pair_path)[shown], marker="", label="pair of samples")
-right.axhline(rest, color="0.2", lw=1, ls=":")
+right.axhline(rest, color=COLORS["ink"], lw=1, ls=":")
 figures.line_control(right, log_times[shown], turned(path_edge)[shown], label="multiplier zero")
 right.set(xscale="log", xlabel="log t", ylabel="angle × log t")
 right.legend(loc="upper left")
@@ -1247,7 +1257,7 @@ fig, (left, right) = figures.subplots(1, 2, size=(9.4, 3.8))
 norms = finite.values.norm(dim=-1)
 at = finite.steps > 0
 figures.band(left, finite.steps[at], norms[at].T, label="a quarter of the labels flipped", marker="")
-left.axhline(minimizer.norm(dim=-1).mean().item(), color="0.2", ls=":", lw=1.2)
+left.axhline(minimizer.norm(dim=-1).mean().item(), color=COLORS["ink"], ls=":", lw=1.2)
 figures.line_control(
     left, endless.steps[at], endless.values.norm(dim=-1).mean(-1)[at], label="labels as they were"
 )
@@ -1261,8 +1271,8 @@ ends = {
 }
 for i, theta in enumerate(ends.values()):
     sideways = i + torch.linspace(-0.2, 0.2, len(seeds), dtype=run.dtype)
-    right.plot(sideways, margins.normalized_margin(theta, signed) / top, "o", markersize=4, markevery=1)
-right.axhline(1, color="0.2", ls=":", lw=1.2)
+    right.plot(sideways, margins.normalized_margin(theta, signed) / top, "o", markersize=4)
+right.axhline(1, color=COLORS["ink"], ls=":", lw=1.2)
 right.set(xticks=range(4), ylabel="γ over the maximum margin")
 right.set_xticklabels(ends)
 figures.plt.show()
@@ -1391,7 +1401,7 @@ for name, track in digit_tracks.items():
     figures.band(axes[1], digit_counts, error(track, test).T, label=name, marker="")
     figures.band(axes[2], digit_counts, mean_loss(track, test).T, label=name, marker="")
 axes[0].set(xscale="log", xlabel="steps", ylabel="γ over the maximum margin", xlim=(30, None), ylim=(0, 1.02))
-axes[1].axhline(error(machine.weights, test).mean().item(), color="0.2", ls=":", lw=1.2)
+axes[1].axhline(error(machine.weights, test).mean().item(), color=COLORS["ink"], ls=":", lw=1.2)
 axes[1].set(xscale="log", yscale="log", xlabel="steps", ylabel="test error")
 figures.line_control(axes[2], digit_counts, mean_loss(quick, train).mean(-1), label="training loss")
 axes[2].set(xscale="log", yscale="log", xlabel="steps", ylabel="mean logistic loss, test", ylim=(0.02, 1.2))

@@ -48,6 +48,7 @@ import torch
 from scipy.optimize import brentq, minimize_scalar
 
 from learning_dynamics import data, ensembles, figures, flows, runs, statistics
+from learning_dynamics.figures import COLORS
 from learning_dynamics.implicit_bias import linear_models as linear
 from learning_dynamics.ledger import (
     Ledger,
@@ -84,17 +85,19 @@ starts, predicted, paths, tilted, tilted_end = (
     each.cpu() for each in (starts, predicted, paths, tilted, tilted_end)
 )
 fig, ax = figures.subplots(size=(6.4, 4.6))
-ax.plot([-2, 3], [2, -0.5], color="0.6", marker="")
-ax.annotate("all solutions", (-1.75, 1.9), rotation=-26.6, color="0.35")
-ax.add_patch(plt.Circle((0, 0), math.sqrt(0.8), fill=False, color="0.75", lw=1))
+ax.plot([-2, 3], [2, -0.5], color=COLORS["grey"], marker="")
+ax.annotate("all solutions", (-1.75, 1.9), rotation=-26.6, color=COLORS["dark grey"])
+ax.add_patch(plt.Circle((0, 0), math.sqrt(0.8), fill=False, color=COLORS["light grey"], lw=1))
 for i, (start, end) in enumerate(zip(starts, predicted, strict=True)):
     ax.annotate(
-        "", end, start, arrowprops={"arrowstyle": "-|>", "color": "#0072B2", "shrinkA": 5, "shrinkB": 6}
+        "", end, start, arrowprops={"arrowstyle": "-|>", "color": COLORS["blue"], "shrinkA": 5, "shrinkB": 6}
     )
     names = ("start", "predicted end", "gradient descent") if i == 0 else (None, None, None)
-    ax.scatter(*start, s=36, c="k", marker="s", label=names[0], zorder=3)
-    ax.scatter(*end, s=130, facecolors="none", edgecolors="#0072B2", linewidths=1.6, label=names[1], zorder=3)
-    ax.scatter(*paths[1:, i].T, s=14, c="#D55E00", label=names[2], zorder=4)
+    ax.scatter(*start, s=36, c=COLORS["black"], marker="s", label=names[0], zorder=3)
+    ax.scatter(
+        *end, s=130, facecolors="none", edgecolors=COLORS["blue"], linewidths=1.6, label=names[1], zorder=3
+    )
+    ax.scatter(*paths[1:, i].T, s=14, c=COLORS["vermillion"], label=names[2], zorder=4)
 figures.line_control(ax, *tilted[:, 0].T, label="a preconditioner", marker="o", markersize=3, markevery=1)
 ax.scatter(
     *tilted_end[0], s=130, facecolors="none", edgecolors=figures.CONTROL_COLOR, linewidths=1.6, zorder=3
@@ -524,7 +527,7 @@ tracks = {
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Five arrows, five hits.** The plane of all solutions of two equations in four unknowns. Rings: end points drawn from the formula before the run. Dots: where the runs ended. Full gradients, momentum and single samples leave no track at all, because this plane holds only what the loss cannot see; the preconditioner moves the end to where its formula says. What breaks it: Adam (dashed) moves through the plane, overshoots and turns back to an end (cross) that no formula announced. The row below gives the distances.", "name": "fig-minimum-norm-bet"}, "image": {"alt": "A plane with five rings, each with a dot in its middle. Four of them have no path. A line leads from the origin to the fifth ring. A dashed line, Adam, starts at the origin too and ends at a point without a ring."}}
 fig, ax = figures.subplots(size=(6.0, 5.8))
-for (name, track), color in zip(tracks.items(), figures.COLORS.values(), strict=True):
+for (name, track), color in zip(tracks.items(), figures.CYCLE, strict=True):
     path = plane(track)
     if name == "Adam":
         figures.line_control(ax, *path.T, label="Adam")
@@ -981,7 +984,7 @@ for name, samples in errors.items():
     else:
         figures.band(ax, passes, samples.clamp(min=1e-17), label=name, geometric=True)
 slowest = (1 - mu / L).squeeze(-1).log().mean().exp().item()
-ax.plot(passes, slowest**passes, ":", color="0.2", marker="", label="(1 − μ/L)ᵏ")
+ax.plot(passes, slowest**passes, ":", color=COLORS["ink"], marker="", label="(1 − μ/L)ᵏ")
 ax.set(
     yscale="log",
     ylim=(1e-16, 5),
@@ -1159,9 +1162,11 @@ def seen(theta):
 
 assert (seen(ridge[:, 0]) <= seen(flow[:, 0]) + 1e-12).all()  # never ahead
 left.plot(*seen(flow[:, 0]), marker="", label="gradient flow")
-left.plot(*seen(ridge[:, 0]), "--", color="#D55E00", marker="", label="ridge")
-left.scatter(*seen(flow[::3, 0]), s=24, color="#0072B2", zorder=3)
-left.scatter(*seen(ridge[::3, 0]), s=24, facecolors="white", edgecolors="#D55E00", zorder=3)
+left.plot(*seen(ridge[:, 0]), "--", color=COLORS["vermillion"], marker="", label="ridge")
+left.scatter(*seen(flow[::3, 0]), s=24, color=COLORS["blue"], zorder=3)
+left.scatter(
+    *seen(ridge[::3, 0]), s=24, facecolors=COLORS["white"], edgecolors=COLORS["vermillion"], zorder=3
+)
 left.set(xlabel="direction 1, share of the way", ylabel="direction 3, share of the way")
 left.legend(loc="upper left")
 figures.band(right, times, flow_risk.T, label="gradient flow, stopped at t", marker="")
@@ -1320,8 +1325,8 @@ ledger.check(
 fig, ax = figures.subplots(size=(5.8, 5.8))
 grid = torch.linspace(-1.3, 1.5, 281, dtype=run.dtype)
 across, up = torch.meshgrid(grid, grid, indexing="xy")
-ax.plot([-1.2, 1.5], [1.6, 0.25], color="0.6", marker="")
-for name, color in zip(potentials, figures.COLORS.values(), strict=False):
+ax.plot([-1.2, 1.5], [1.6, 0.25], color=COLORS["grey"], marker="")
+for name, color in zip(potentials, figures.CYCLE, strict=False):
     value, end = potentials[name][0], announced[name].cpu()
     ax.contour(
         grid, grid, value(across) + value(up), levels=[value(end).sum().item()], colors=color, linewidths=0.8
@@ -1508,17 +1513,24 @@ fig, (top_panel, bottom_panel) = figures.subplots(2, 1, size=(6.6, 5.6), sharex=
 figures.band(top_panel, widths, 100 * solved, label="least norm, lstsq")
 stop = {"label": "stop after 300 steps", "role": "without the effect"}
 figures.line_control(top_panel, widths, 100 * stopped.mean(0), **stop)
-top_panel.axhline(90, color="0.4", linestyle=":", label="guessing")
+top_panel.axhline(90, color=COLORS["middle grey"], linestyle=":", label="guessing")
 top_panel.set(ylabel="test error, %", ylim=(0, 100))
 top_panel.legend(loc="lower left")
-figures.band(bottom_panel, widths, norms, label="norm of the solution", geometric=True, color="#D55E00")
 figures.band(
-    bottom_panel, widths, 1 / smallest, label="1 / smallest singular value", geometric=True, color="C2"
+    bottom_panel, widths, norms, label="norm of the solution", geometric=True, color=COLORS["vermillion"]
+)
+figures.band(
+    bottom_panel,
+    widths,
+    1 / smallest,
+    label="1 / smallest singular value",
+    geometric=True,
+    color=COLORS["green"],
 )
 bottom_panel.set(xscale="log", yscale="log", xlabel="number of features d")
 bottom_panel.legend(loc="upper left")
 for panel in (top_panel, bottom_panel):
-    panel.axvline(n_train, color="0.6", lw=1, zorder=0)
+    panel.axvline(n_train, color=COLORS["grey"], lw=1, zorder=0)
 plt.show()
 
 # %% tags=["hide-input"]

@@ -42,6 +42,7 @@ from scipy.optimize import brentq
 from sklearn.linear_model import Lasso
 
 from learning_dynamics import ensembles, figures, flows, runs, statistics
+from learning_dynamics.figures import COLORS
 from learning_dynamics.implicit_bias import sparse
 from learning_dynamics.ledger import (
     Ledger,
@@ -109,7 +110,7 @@ ax.plot(
     alphas,
     [alpha * math.sqrt(enough.X.shape[-1]) for alpha in alphas],
     ":",
-    color="0.4",
+    color=COLORS["middle grey"],
     marker="",
     label=r"bound $\alpha\sqrt{d}$",
 )
@@ -118,9 +119,8 @@ ax.plot(
     1e-32,
     pursuit_error.log().mean().exp().item(),
     "v",
-    color="#D55E00",
+    color=COLORS["vermillion"],
     markersize=9,
-    markevery=1,
     label="basis pursuit, same data",
 )
 ax.set(xscale="log", yscale="log", xlabel=r"scale of the start $\alpha$", ylabel=r"$\|\beta-\beta^\star\|^2$")
@@ -398,7 +398,7 @@ def phase(theta):
     return beta[..., on_support].mean(-1), beta[..., ~on_support].sum(-1)
 
 
-for i, (alpha, color) in enumerate([("10^{-6}", "#0072B2"), ("10^{-2}", "#D55E00")]):
+for i, (alpha, color) in enumerate([("10^{-6}", COLORS["blue"]), ("10^{-2}", COLORS["vermillion"])]):
     ax.plot(
         *phase(sampled.values[:, i]), "-", color=color, marker="", label=rf"$\alpha={alpha}$, {n} samples"
     )
@@ -850,9 +850,15 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**A race between two exponentials.** Left: signal (solid) and noise divided by its start (dotted) in the regime of the proof; the grey strip is the window in which the lemma guarantees a factor of two. Right: fifty samples for five hundred weights, outside the hypothesis. What breaks the lemma: the noise (dashed) passes twice its start and keeps growing until the signal has arrived.", "name": "fig-sparse-recovery-race"}, "image": {"alt": "Two panels over steps. Left: a curve rises from 0.01 to one in an S shape inside a grey strip while a second one stays flat at one. Right: the signal rises from a millionth; a dashed curve of the relative noise rises from one to about a hundred."}}
 fig, (left, right) = figures.subplots(1, 2)
-left.axvspan(0, float(window.min()), color="0.92", zorder=0)
+left.axvspan(0, float(window.min()), color=COLORS["pale grey"], zorder=0)
 left.plot(signal.mean(-1), marker="", label="signal r")
-left.plot((size / alpha_rich).mean(-1), ":", marker="", color="#D55E00", label=r"$\|\zeta\|_\infty/\alpha$")
+left.plot(
+    (size / alpha_rich).mean(-1),
+    ":",
+    marker="",
+    color=COLORS["vermillion"],
+    label=r"$\|\zeta\|_\infty/\alpha$",
+)
 left.set(
     xlabel="step k", yscale="log", ylim=(5e-3, 10), title=f"n = {n_rich:,}, d = {d_rich}".replace(",", " ")
 )
@@ -864,7 +870,7 @@ figures.line_control(
     (scarce_noise / 1e-6).log().mean(-1).exp(),
     label=r"$\|\zeta\|_\infty/\alpha$",
 )
-right.axhline(2, color="0.6", lw=1)
+right.axhline(2, color=COLORS["grey"], lw=1)
 right.set(xlabel="step k", yscale="log", title="n = 50, d = 500")
 left.legend(loc="lower right")
 right.legend(loc="lower right", fontsize=8)
@@ -942,10 +948,10 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The window has a lower end and no upper one.** Squared error over steps for four start scales (means over problems). Ticks on the upper edge: the lower end log(d/α)/η of the theorem's window; the error falls there. Dots on the lower edge: its upper end with constant one, where nothing happens (for the largest start it comes before the lower end: that window is empty). What breaks it: noise in the targets (dashed). Then the error passes a minimum and climbs, and stopping early is worth it.", "name": "fig-sparse-recovery-window"}, "image": {"alt": "Logarithmic axes. Four solid curves start at the same height, drop one after another after one to three hundred steps, and then flatten or sink slowly without rising. A dashed curve drops a little, reaches a minimum and rises."}}
 fig, ax = figures.subplots(size=(6.6, 4.2))
-for i, (alpha, color) in enumerate(zip(window_alphas, figures.COLORS.values(), strict=False)):
+for i, (alpha, color) in enumerate(zip(window_alphas, figures.CYCLE, strict=False)):
     name = rf"$\alpha=10^{{{round(math.log10(alpha))}}}$"
     ax.plot(at[1:], patient_error[1:, :, i].log().mean(1).exp(), marker="", color=color, label=name)
-    edge = {"color": color, "markevery": 1, "transform": ax.get_xaxis_transform(), "clip_on": False}
+    edge = {"color": color, "transform": ax.get_xaxis_transform(), "clip_on": False}
     ax.plot(lower_end[i], 0.98, "|", markersize=14, mew=2, **edge)
     upper_end = 10 / math.sqrt(d_w * alpha)
     if upper_end < long_steps:
@@ -1163,18 +1169,17 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The slope is known before the run.** Each dot is one problem with 4 ones among 400 weights: predicted slope of the error in the start scale, from one linear solve, against the slope of two runs. Dots on the diagonal are hits. What breaks it: the dashed line is the slope of the theorem's bound, which knows nothing of the problem at hand. Crosses: the problems with too few samples of the opening figure, whose prediction is negative; there the error stands still.", "name": "fig-sparse-recovery-slope"}, "image": {"alt": "Scatter plot of measured against predicted slope. Dots in four colours lie along the diagonal from about 0.5 to 2.5, those with more samples further up. Crosses lie at negative predictions and a measured slope just above zero. A dashed horizontal line at one."}}
 fig, ax = figures.subplots(size=(6.2, 4.2))
 for count, bet, outcome in zip(slope_counts, bets, outcomes, strict=True):
-    ax.plot(bet, outcome, linestyle="", markevery=1, label=f"n = {count}")
+    ax.plot(bet, outcome, linestyle="", label=f"n = {count}")
 ax.plot(
     4 * (1 - short_level),
     stuck_slope,
     "x",
-    color="0.2",
+    color=COLORS["ink"],
     markersize=8,
     mew=2,
-    markevery=1,
     label="too few samples",
 )
-ax.plot([0, 3], [0, 3], "-", color="0.6", lw=1, marker="", zorder=0)
+ax.plot([0, 3], [0, 3], "-", color=COLORS["grey"], lw=1, marker="", zorder=0)
 figures.line_control(ax, [-2.5, 3], [1, 1], label=r"slope of $\alpha\sqrt{d}$")
 ax.set(xlabel=r"predicted slope $4(1-\max\rho_i)$", ylabel="measured slope")
 ax.legend(loc="upper left", fontsize=8.5)
@@ -1319,12 +1324,12 @@ panels = {
 for ax, (title, share) in zip(axes, panels.items(), strict=True):
     shown = ax.pcolormesh(row_counts, ones, share.mean(0).T, shading="nearest", vmin=0, vmax=1)
     curve = torch.linspace(1, ones[-1], 100)
-    ax.plot(2 * curve * (d_p / curve).log(), curve, "-", color="white", marker="", lw=2)
-    ax.plot(curve**2, curve, ":", color="white", marker="", lw=2)
+    ax.plot(2 * curve * (d_p / curve).log(), curve, "-", color=COLORS["white"], marker="", lw=2)
+    ax.plot(curve**2, curve, ":", color=COLORS["white"], marker="", lw=2)
     ax.set(xlabel="samples n", title=title, xlim=(row_counts[0], row_counts[-1]), ylim=(ones[0], ones[-1]))
     ax.grid(False)
 half = recovered[:, 0].mean(0).T
-axes[0].contour(row_counts, ones, half, levels=[0.5], colors="white", linestyles="--")
+axes[0].contour(row_counts, ones, half, levels=[0.5], colors=COLORS["white"], linestyles="--")
 axes[0].set(ylabel="ones s")
 fig.colorbar(shown, ax=axes, label="recovered", shrink=0.9)
 figures.plt.show()

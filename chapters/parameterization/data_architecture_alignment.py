@@ -49,6 +49,7 @@ from torch.nn import functional
 
 from learning_dynamics import curvature, ensembles, figures, models, results, runs
 from learning_dynamics.experiments.data_architecture_alignment import training as alignment
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -89,16 +90,16 @@ bar = 0.05
 dial = torch.logspace(-15, -1, 141, **like)
 fig, ax = figures.subplots(size=(5.8, 4.2))
 curves = {}
-for task, color in (("two-moons", "#0072B2"), ("sine", "#D55E00")):
+for task, color in (("two-moons", COLORS["blue"]), ("sine", COLORS["vermillion"])):
     for bits in ("64", "32"):
         space = stored(task, "start", bits)
         curves[task, bits] = torch.stack([space.residual(r.item()) for r in dial])
     ax.plot(dial, curves[task, "64"], color=color, marker="", label=task.replace("-", " "))
     figures.line_control(ax, dial, curves[task, "32"], label=f"{task.replace('-', ' ')}, 32 bits")
     ax.lines[-1].set_color(color)
-ax.axhline(bar, color="0.6", marker="", linewidth=1)
+ax.axhline(bar, color=COLORS["grey"], marker="", linewidth=1)
 for tolerance in (numerical_recipes, golub):
-    ax.axvline(tolerance, color="0.4", linestyle=":", marker="")
+    ax.axvline(tolerance, color=COLORS["middle grey"], linestyle=":", marker="")
 ax.set(xscale="log", xlabel="tolerance, relative to the largest singular value")
 ax.set(ylabel="share of the labels outside", ylim=(-0.03, 1.03))
 ax.legend(fontsize=9)
@@ -1031,7 +1032,7 @@ for ax, name in zip(axes.flat, ("error", "residual"), strict=True):
     figures.band(ax, epochs, kept["two-moons"][name][0].T, label="two moons")
     figures.band(ax, epochs, kept["sine"][name][0].T, label="sine")
     ax.lines[-1].set_linestyle("--")
-axes.flat[1].axhline(bar, color="0.6", marker="", linewidth=1)
+axes.flat[1].axhline(bar, color=COLORS["grey"], marker="", linewidth=1)
 axes.flat[0].set(ylabel="training error", xscale="log")
 axes.flat[1].set(ylabel="share of labels outside", xlabel="epoch + 1")
 axes.flat[0].legend(fontsize=9)
@@ -1084,8 +1085,10 @@ died = final["dead"] >= 1
 stuck = (final["error"] > 0.3) & (final["residual"] < bar)
 fig, ax = figures.subplots(size=(6.0, 4.2))
 for row, (width, marker) in enumerate(zip(images_run["widths"], "os^", strict=True)):
-    ax.plot(counts[row], final["error"][row], marker, markevery=1, label=f"$m={int(width)}$")
-ax.plot(counts[stuck], final["error"][stuck], "o", markevery=1, color="0.4", fillstyle="none", markersize=13)
+    ax.plot(counts[row], final["error"][row], marker, label=f"$m={int(width)}$")
+ax.plot(
+    counts[stuck], final["error"][stuck], "o", color=COLORS["middle grey"], fillstyle="none", markersize=13
+)
 figures.line_control(ax, [0, 0.5], [0.5, 0.5], label="coin tossing")
 ax.set(xlabel="share of recorded steps misaligned", ylabel="training error, last epoch")
 ax.set_yscale("symlog", linthresh=1e-2)
@@ -1137,7 +1140,7 @@ ends = {
     "LeNet, random labels": (final["dead"].reshape(-1), final["residual"].reshape(-1)),
 }
 for (name, (dead, residual)), marker in zip(ends.items(), ("s", "o"), strict=True):
-    ax.plot(dead, residual, marker, markevery=1, label=name)
+    ax.plot(dead, residual, marker, label=name)
 small = {name: kept["random-small-step"][name][0, -1] for name in ("dead", "residual", "error")}
 assert stuck.sum() == 1 and (final["error"] > 0.3).sum(1).tolist() == [0, 1, 2]  # as the text says
 assert (small["error"] == 0).all() and (small["dead"] < 1).all() and not final["error"][counts < 0.2].any()

@@ -50,6 +50,7 @@ import torch
 from torch.func import jacrev, jvp
 
 from learning_dynamics import ensembles, figures, flows, runs, statistics
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import Ledger, at_least, at_most, control, exponent, identity, inequality
 from learning_dynamics.parameterization import fixed_points
 from learning_dynamics.rules import GradientDescent
@@ -58,7 +59,6 @@ figures.use_style()
 run = runs.Run("parameterization/implicit_values", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
-every = {"markevery": 1}
 
 
 # %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The matrix before the gradient is nearly of rank one.** Entries of $P$ for twelve states in two groups, over the largest one; internal discount 0.9. Top: the states mix perfectly, and $P$ is a constant plus the identity: one direction, all ones, is amplified a hundredfold. What breaks it, bottom: one step in a hundred changes the group, the bright block splits in two, and the difference of the groups is amplified almost as much.", "name": "fig-implicit-values-heat"}, "image": {"alt": "Two square heat maps. The upper one is uniformly bright with a slightly brighter diagonal. The lower one has two bright blocks on the diagonal and two dark ones beside it."}}
@@ -265,12 +265,12 @@ curved = fixed_points.reward_chain_value(*unpack(walked.values, 2), 0.8)  # (tim
 
 fig, ax = figures.subplots(size=(5.4, 5.2))
 for radius in (0.25, 0.5, 0.75):
-    ax.add_patch(plt.Circle(pair[0].tolist(), radius, fill=False, color="0.85"))
+    ax.add_patch(plt.Circle(pair[0].tolist(), radius, fill=False, color=COLORS["light grey"]))
 ax.plot(*plain[0].T, label="explicit", markevery=2)
 ax.plot(*curved[:, 0].T, label="implicit", markevery=2)
 figures.line_control(ax, *curved[:, 1].T, label="targets of opposite sign")
 ax.plot(*plain[1].T, ":", color=figures.CONTROL_COLOR, marker="")
-ax.plot(*pair[0], "*", color="black", markersize=12, **every)
+ax.plot(*pair[0], "*", color=COLORS["black"], markersize=12)
 ax.set(xlabel="$\\beta_1$", ylabel="$\\beta_2$", aspect="equal", ylim=(-1.0, 2.3), xlim=(-0.9, 1.9))
 ax.legend(loc="upper left", fontsize=8)
 plt.show()
@@ -379,8 +379,8 @@ fig, ax = figures.subplots(size=(6.0, 4.2))
 fine = torch.linspace(0, max(sweeps), 100)
 for i, discount in enumerate(discounts.tolist()):
     (line,) = ax.plot(fine, discount**fine, marker="", label=f"$\\hat\\gamma={discount:g}$")
-    ax.plot(sweeps, error_u[:, 0, i], "o", color=line.get_color(), **every)
-    ax.plot(sweeps, error_Z[:, 0, i], "x", color=line.get_color(), **every)
+    ax.plot(sweeps, error_u[:, 0, i], "o", color=line.get_color())
+    ax.plot(sweeps, error_Z[:, 0, i], "x", color=line.get_color())
 figures.line_control(ax, sweeps, torch.full((len(sweeps),), 1e-16), label="error of the value")
 ax.set(yscale="log", xlabel="sweeps $K$", ylabel="relative error of the gradient", ylim=(1e-17, 3))
 ax.legend(fontsize=8, loc="center right")
@@ -639,11 +639,18 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Every run ends at the least loss, at least as fast as promised.** Excess loss of gradient flow in rewards and logits, from starts with nearly uniform to nearly deterministic transitions, against time in units of the rate; the black line is the bound. The sink (blue) comes near it, and is slower than the explicit flow may be (dotted). What breaks it: a constant twice as large (dashed), which the sink does not keep.", "name": "fig-implicit-values-rate"}, "image": {"alt": "Falling curves on a logarithmic axis, all below a straight black line. Most are steep; a blue one lies between the black line and a dashed line of twice its slope; a dotted line is steeper still."}}
 fig, ax = figures.subplots(size=(6.0, 4.0))
-ax.plot(c * clock, excess.clamp_min(1e-12), color="0.7", lw=1, marker="")
-ax.plot(sink_c * sink[1], sink[0], color="#0072B2", lw=2, marker="", label="sink")
+ax.plot(c * clock, excess.clamp_min(1e-12), color=COLORS["light grey"], lw=1, marker="")
+ax.plot(sink_c * sink[1], sink[0], color=COLORS["blue"], lw=2, marker="", label="sink")
 span = torch.linspace(0, 10, 50)
-ax.plot(span, torch.exp(-span), color="black", marker="", label="bound $e^{-2c\\mu t}$")
-ax.plot(span, torch.exp(-span / sink_c), ":", color="0.4", marker="", label="explicit bound, $c=1$")
+ax.plot(span, torch.exp(-span), color=COLORS["black"], marker="", label="bound $e^{-2c\\mu t}$")
+ax.plot(
+    span,
+    torch.exp(-span / sink_c),
+    ":",
+    color=COLORS["middle grey"],
+    marker="",
+    label="explicit bound, $c=1$",
+)
 figures.line_control(ax, span, torch.exp(-2 * span), label="$2c$ in the place of $c$")
 ax.set(
     yscale="log", ylim=(1e-9, 2), xlim=(0, 8), xlabel="$2c\\mu t$", ylabel="excess loss / excess at the start"
@@ -1045,14 +1052,14 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**All remainders have the stated order.** Geometric means over problems and batches. Top: what is left of one step and of the expected loss change after subtracting the first-order term falls like the square of the step size. Bottom: relative error of the leading terms as the internal discount tends to one; it falls in proportion. What breaks it (dashed): $P$ without $D$ above, $1/d$ in the place of $c_v$ below.", "name": "fig-implicit-values-remainders"}, "image": {"alt": "Two panels with logarithmic axes. Top, two parallel lines of slope two and a dashed one of slope one. Bottom, three parallel lines of slope one and a flat dashed line."}}
 fig, (top, bottom) = figures.subplots(2, 1, size=(5.8, 6.6))
 loss_rest, step_rest = first_order(full)
-top.plot(etas, typical(loss_rest), label="expected loss", **every)
-top.plot(etas, typical(step_rest), label="one step", **every)
+top.plot(etas, typical(loss_rest), label="expected loss")
+top.plot(etas, typical(step_rest), label="one step")
 figures.line_control(top, etas, typical(first_order(bare)[1]), label="one step, without $D$")
 top.set(xscale="log", yscale="log", xlabel="step size $\\eta$", ylabel="remainder")
 spectral = torch.linalg.matrix_norm(far.matrix, 2)
-bottom.plot(gaps, typical(matrix_rest(c_v) / spectral), label="$P$", **every)
-bottom.plot(gaps, typical(inverse_rest(v) * gap), label="$A^{-1}$", **every)
-bottom.plot(gaps, typical(leading_error(c_v)), label="common error", **every)
+bottom.plot(gaps, typical(matrix_rest(c_v) / spectral), label="$P$")
+bottom.plot(gaps, typical(inverse_rest(v) * gap), label="$A^{-1}$")
+bottom.plot(gaps, typical(leading_error(c_v)), label="common error")
 flat_coefficient = torch.full_like(c_v, 1 / d)
 figures.line_control(bottom, gaps, typical(leading_error(flat_coefficient)), label="$1/d$ for $c_v$")
 bottom.set(xscale="log", yscale="log", xlabel="$1-\\hat\\gamma$", ylabel="relative error")
@@ -1145,7 +1152,7 @@ for i, mixing in enumerate(mixings.tolist()[:-1]):
     ax.plot(group_gaps, lead_error[i], marker="", label=f"$\\varepsilon={mixing:g}$")
     if mixing < 0.5:
         nearest = (group_gaps / (2 * mixing)).log().abs().argmin()
-        ax.plot(group_gaps[nearest], lead_error[i, nearest], "o", color="black", **every)
+        ax.plot(group_gaps[nearest], lead_error[i, nearest], "o", color=COLORS["black"])
 figures.line_control(ax, group_gaps, lead_error[-1], label="$\\varepsilon=0.001$")
 ax.set(xscale="log", yscale="log", xlabel="$1-\\hat\\gamma$", ylabel="relative error of the leading term")
 ax.legend(fontsize=8)
@@ -1353,7 +1360,7 @@ for ax, states in zip(axes, (100, 10), strict=True):
     role = "what breaks it"
     figures.line_control(ax, dial, torch.full_like(dial, 5 / states), label="explicit wins below", role=role)
     ax.set(xscale="log", ylabel="share of the loss", title=f"{states} states", ylim=(0, 1.05))
-axes[1].plot(spreads, enumerated, "o", label="all batches, real step", **every)
+axes[1].plot(spreads, enumerated, "o", label="all batches, real step")
 axes[1].set(xlabel="relative spread $\\sqrt{x}$ of the residual")
 for ax in axes:
     ax.legend(fontsize=8)
@@ -1652,8 +1659,8 @@ def by_size(V):
 
 
 fig, ax = figures.subplots(size=(6.0, 3.9))
-ax.plot(batch_sizes, by_size(torch.diag_embed(twelve)), label="explicit", **every)
-ax.plot(batch_sizes, by_size(torch.diag_embed(twelve) @ P_twelve), label="implicit", **every)
+ax.plot(batch_sizes, by_size(torch.diag_embed(twelve)), label="explicit")
+ax.plot(batch_sizes, by_size(torch.diag_embed(twelve) @ P_twelve), label="implicit")
 figures.line_control(
     ax, batch_sizes, by_size(torch.diag_embed(signs) @ P_twelve), label="mixed signs, implicit"
 )

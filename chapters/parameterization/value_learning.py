@@ -48,6 +48,7 @@ from matplotlib.ticker import NullFormatter
 
 from learning_dynamics import figures, results, runs, statistics
 from learning_dynamics.experiments.value_learning import learning
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -65,7 +66,6 @@ from learning_dynamics.rules import Adam, GradientDescent
 figures.use_style()
 run = runs.Run("parameterization/value_learning", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
-every = {"markevery": 1}  # draw every point
 like = {"dtype": run.dtype}  # small matrices: on the CPU, whatever DEVICE says
 
 
@@ -127,7 +127,7 @@ fig.colorbar(shown, ax=axes[:, 1], shrink=0.5, label="|predicted minus true valu
 for ax in axes.flat:
     for cell in torch.nonzero(counts[0, :121] == 0)[:, 0].tolist():
         corner = (cell % 11 - 0.5, cell // 11 - 0.5)
-        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.4))
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLORS["black"], linewidth=1.4))
     ax.set(xticks=[0, 5, 10], yticks=[0, 5, 10])
     ax.grid(False)
 plt.show()
@@ -373,10 +373,10 @@ fig, axes = figures.subplots(2, 2, size=(8.6, 6.2))
 for ax, domain in zip(axes.flat, learning.DOMAINS, strict=False):
     along, rest = components[domain]
     for values, name in ((along.abs(), "along the ones"), (rest, "the rest")):
-        figures.band(ax, learning.OFFSETS, values.T, label=name, **every)
+        figures.band(ax, learning.OFFSETS, values.T, label=name)
     if domain in released_start:
         ones, other = released_start[domain]
-        ax.plot([0, 0.5, 1], ones, "kx", [0, 0.5, 1], [other] * 3, "kx", markersize=8, **every)
+        ax.plot([0, 0.5, 1], ones, "x", [0, 0.5, 1], [other] * 3, "x", color=COLORS["black"], markersize=8)
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$", ylabel="norm of the residual")
 axes[0, 0].legend()
 axes[1, 1].axis("off")
@@ -485,22 +485,26 @@ released = {  # mean and standard deviation at offsets 0, .5, 1
 fig, axes = figures.subplots(2, 2, size=(8.6, 6.4))
 for ax, domain in zip(axes.flat, ("chain", "four_rooms"), strict=False):
     for kind, discount, color in (
-        ("explicit", 2, "#D55E00"),
-        ("implicit", 2, "#0072B2"),
-        ("implicit", 0, "#009E73"),
+        ("explicit", 2, COLORS["vermillion"]),
+        ("implicit", 2, COLORS["blue"]),
+        ("implicit", 0, COLORS["green"]),
     ):
         label = kind if kind == "explicit" else f"implicit, $\\hat\\gamma={names[discount]}$"
-        figures.band(ax, learning.OFFSETS, best(domain, kind, discount).T, label=label, color=color, **every)
+        figures.band(ax, learning.OFFSETS, best(domain, kind, discount).T, label=label, color=color)
         mean, spread = released[domain, kind, discount]
         ax.errorbar([0, 0.5, 1], mean, np.array(spread) / math.sqrt(20), fmt="x", color=color, capsize=3)
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$", ylabel="final residual")
 axes[0, 1].plot(
-    learning.OFFSETS, 10 * np.array(learning.OFFSETS), color="0.5", marker="", label="absorbing state"
+    learning.OFFSETS,
+    10 * np.array(learning.OFFSETS),
+    color=COLORS["middle grey"],
+    marker="",
+    label="absorbing state",
 )
 axes[0, 1].legend(fontsize=8)
-figures.band(axes[1, 0], [0, 0.5, 1], car["explicit"][0, 5].T, label="explicit", color="#D55E00", **every)
-for k, color in ((2, "#0072B2"), (0, "#009E73")):
-    figures.band(axes[1, 0], [0, 0.5, 1], car["implicit"][k].T, label=names[k], color=color, **every)
+figures.band(axes[1, 0], [0, 0.5, 1], car["explicit"][0, 5].T, label="explicit", color=COLORS["vermillion"])
+for k, color in ((2, COLORS["blue"]), (0, COLORS["green"])):
+    figures.band(axes[1, 0], [0, 0.5, 1], car["implicit"][k].T, label=names[k], color=color)
 axes[1, 0].set(title="mountain car", xlabel="offset $c$", ylabel="final residual")
 axes[1, 1].axis("off")
 plt.show()
@@ -622,7 +626,9 @@ def group_norm(name, chosen, offset=2):  # norm of the final residual over some 
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Nearly all that separates the learners is how they treat cells that were never drawn.** Norm of the final residual over the cells of each group, four rooms, offset 1, mean and 95 % interval over 20 seeds. What breaks the difference: a few draws. From four on what is left is the noise of a large step.", "name": "fig-value-learning-groups"}, "image": {"alt": "Bars in four groups. In the group never drawn the explicit bar is more than ten times as high as the two others; from four draws on all three are of one size."}}
 fig, ax = figures.subplots()
-for i, (name, color) in enumerate(zip(trained, ("#D55E00", "#0072B2", "#009E73"), strict=True)):
+for i, (name, color) in enumerate(
+    zip(trained, (COLORS["vermillion"], COLORS["blue"], COLORS["green"]), strict=True)
+):
     samples = torch.stack([group_norm(name, chosen) for chosen in groups.values()])
     spread = samples.std(-1) * 2.09 / math.sqrt(len(seeds))  # 95 % interval with 19 degrees of freedom
     ax.bar(
@@ -766,7 +772,7 @@ for name, samples in baselines.items():
     if name == "Adam":
         figures.line_control(ax, offsets, samples.mean(-1), label=name)
     else:
-        figures.band(ax, offsets, samples.T, label=name, **every)
+        figures.band(ax, offsets, samples.T, label=name)
 ax.set(xlabel="offset $c$", ylabel="final residual over the cells")
 log_axis(ax, 2, 5, 10, 20, 50)
 ax.legend(fontsize=8)
@@ -848,7 +854,7 @@ discounts = np.array(learning.INTERNAL_DISCOUNTS)
 logit = np.log(discounts / (1 - discounts))
 fig, axes = figures.subplots(3, 2, size=(8.6, 9.6))
 for i, c in enumerate((0, 0.5, 1)):
-    figures.band(axes[2, 0], logit, car["implicit"][:, i].T, label=f"$c={c}$", **every)
+    figures.band(axes[2, 0], logit, car["implicit"][:, i].T, label=f"$c={c}$")
 log_axis(axes[2, 0], 10, 20, 50, 100, 200, 500)
 axes[2, 0].set(title="mountain car, tuned step", ylabel="final residual")
 axes[2, 1].axis("off")
@@ -856,15 +862,15 @@ for row, domain in enumerate(("chain", "four_rooms")):
     common = int(np.flatnonzero(np.isfinite(finals[domain, "implicit"]).all((0, 2, 3)))[-1])
     for i, c in ((0, 0), (5, 0.5), (10, 1)):
         tuned = np.stack([best(domain, "implicit", k)[i] for k in range(4)], -1)
-        figures.band(axes[row, 0], logit, tuned, label=f"$c={c}$", **every)
+        figures.band(axes[row, 0], logit, tuned, label=f"$c={c}$")
         untuned = finals[domain, "implicit"][:, common, i].T
-        figures.band(axes[row, 1], logit, untuned, label=f"$c={c}$", **every)
+        figures.band(axes[row, 1], logit, untuned, label=f"$c={c}$")
     step = learning.IMPLICIT_STEPS[domain][common]
     axes[row, 0].set(title=f"{domain.replace('_', ' ')}, tuned step", ylabel="final residual")
     axes[row, 1].set(title=f"$\\eta=2^{{{int(math.log2(step))}}}$ for all")
 for ax in axes.flat[:5]:
     truth = math.log(99) if ax is axes[2, 0] else math.log(9)
-    ax.axvline(truth, color="0.5", linestyle=":")
+    ax.axvline(truth, color=COLORS["middle grey"], linestyle=":")
     ax.set_xticks([*logit, math.log(99)][: 5 if ax is axes[2, 0] else 4])
     ax.set_xticklabels([".8", ".9", ".95", ".975", ".99"][: len(ax.get_xticks())])
     ax.set_xlabel("internal discount $\\hat\\gamma$")
@@ -993,12 +999,12 @@ sweep_ticks = {
 for row, domain in enumerate(learning.DOMAINS):
     left, right = axes[row]
     explicit_finals = car["explicit"][0] if domain == "mountain_car" else finals[domain, "explicit"][2]
-    for column, shade in zip(range(3), ("0.65", "0.4", "0.0"), strict=True):
+    for column, shade in zip(range(3), (COLORS["grey"], COLORS["middle grey"], COLORS["black"]), strict=True):
         offset = column if domain == "mountain_car" else 5 * column
         means = explicit_finals[:, offset].mean(-1)
-        left.plot(learning.EXPLICIT_STEPS[domain], means, color=shade, **every)
+        left.plot(learning.EXPLICIT_STEPS[domain], means, color=shade)
         chosen = learning.EXPLICIT_STEPS[domain].index(learning.BEST_EXPLICIT[domain])
-        left.plot(learning.BEST_EXPLICIT[domain], means[chosen], "o", ms=11, mfc="none", color=shade, **every)
+        left.plot(learning.BEST_EXPLICIT[domain], means[chosen], "o", ms=11, mfc="none", color=shade)
     left.set(title=f"{domain.replace('_', ' ')}, explicit", ylabel="final residual")
     for k in range(4):
         steps = learning.IMPLICIT_STEPS[domain]
@@ -1007,9 +1013,9 @@ for row, domain in enumerate(learning.DOMAINS):
         else:
             taken, curve = steps, finals[domain, "implicit"][k, :, 10]
             chosen = marked[domain, "implicit"][k]
-        look = {"color": f"C{k}", "label": f"$\\hat\\gamma={names[k]}$"}
-        right.plot(taken, curve.mean(-1), **look, **every)
-        right.plot(taken[chosen], curve[chosen].mean(), "o", ms=11, mfc="none", color=f"C{k}", **every)
+        look = {"color": figures.CYCLE[k], "label": f"$\\hat\\gamma={names[k]}$"}
+        right.plot(taken, curve.mean(-1), **look)
+        right.plot(taken[chosen], curve[chosen].mean(), "o", ms=11, mfc="none", color=figures.CYCLE[k])
     right.set(title=f"{domain.replace('_', ' ')}, implicit, $c=1$")
     for ax in (left, right):
         ax.set(xlabel="step size $\\eta$")
@@ -1171,9 +1177,9 @@ explicit_ratio = {
 }
 fig, axes = figures.subplots(1, 2, sharey=True)
 for ax, domain in zip(axes, ratios, strict=True):
-    ax.axhspan(1 / 1.4, 1.4, color="0.92")
+    ax.axhspan(1 / 1.4, 1.4, color=COLORS["pale grey"])
     for k in range(4):
-        ax.plot([0, 0.5, 1], ratios[domain][k], label=f"implicit, $\\hat\\gamma={names[k]}$", **every)
+        ax.plot([0, 0.5, 1], ratios[domain][k], label=f"implicit, $\\hat\\gamma={names[k]}$")
     figures.line_control(ax, [0, 0.5, 1], explicit_ratio[domain], label="explicit")
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$")
     log_axis(ax, 0.7, 1, 1.4, 2, 3)
@@ -1282,13 +1288,13 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**What the described set-up would give.** Residual after 300 steps, internal discount 0.95, each at its best step of the grid, 20 seeds. Chain: both learners rise alike, since the last states of each walk have returns that are cut short. Four rooms: without an absorbing state the values no longer rise by a common amount, and the implicit learner feels the offset too, less than the explicit one. What breaks the released step sizes: without the absorbing state in the data the steps marked best diverge.", "name": "fig-value-learning-described"}, "image": {"alt": "Two panels of final residual against offset, chain and four rooms; solid lines for the released, dotted for the described set-up. In the chain the described curves rise together. In four rooms the explicit curves rise together and the implicit ones stay below."}}
 fig, axes = figures.subplots(1, 2)
 for ax, domain in zip(axes, ("chain", "four_rooms"), strict=True):
-    for kind, color in (("explicit", "#D55E00"), ("implicit", "#0072B2")):
+    for kind, color in (("explicit", COLORS["vermillion"]), ("implicit", COLORS["blue"])):
         tried = described[domain, kind]
         own = tried[int(tried.mean((1, 2)).argmin())]
         figures.band(
-            ax, [0, 0.5, 1], best(domain, kind)[[0, 5, 10]].T, label=f"{kind}, released", color=color, **every
+            ax, [0, 0.5, 1], best(domain, kind)[[0, 5, 10]].T, label=f"{kind}, released", color=color
         )
-        figures.band(ax, [0, 0.5, 1], own.T, label=f"{kind}, described", color=color, ls=":", **every)
+        figures.band(ax, [0, 0.5, 1], own.T, label=f"{kind}, described", color=color, ls=":")
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$")
 log_axis(axes[0], 2, 3, 4, 5, 6)
 log_axis(axes[1], 2, 5, 10, 20, 50)
@@ -1415,7 +1421,7 @@ for ax, name in zip(axes, ("ratio", "bound"), strict=True):
     for kind, discount in (("explicit", 2), ("implicit", 0), ("implicit", 2)):
         values = chain_kept[kind][name][discount, marked["chain", kind][discount]]
         label = kind if kind == "explicit" else f"implicit, $\\hat\\gamma={names[discount]}$"
-        ax.plot(learning.OFFSETS, np.median(values, -1), label=label, **every)
+        ax.plot(learning.OFFSETS, np.median(values, -1), label=label)
     ax.set(xlabel="offset $c$")
 log_axis(axes[0], 10, 20, 50)
 log_axis(axes[1], 10, 20, 50, 100, 200, 500)

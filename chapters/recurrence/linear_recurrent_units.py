@@ -47,6 +47,7 @@ from torch.func import hessian, vmap
 
 from learning_dynamics import ensembles, figures, results, runs, statistics
 from learning_dynamics.experiments.linear_recurrent_units import kernel_learning, ladder, tasks
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
     at_least,
@@ -65,8 +66,7 @@ figures.use_style()
 run = runs.Run("recurrence/linear_recurrent_units", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": torch.float64}  # small problems: on the CPU, whatever DEVICE says
-blue, orange, green = "#0072B2", "#D55E00", "#009E73"
-every = {"markevery": 1}
+blue, orange, green = COLORS["blue"], COLORS["vermillion"], COLORS["green"]
 
 
 # %% tags=["hide-input"]
@@ -127,8 +127,8 @@ needed = {key: steps_needed(losses) for key, losses in curves.items()}
 degrees = angles * 180 / math.pi
 
 fig, ax = figures.subplots(size=(6.4, 4.2))
-ax.plot(degrees, needed["adam", "cartesian"], "o-", color=blue, ms=4, label="Adam, Cartesian", **every)
-ax.plot(degrees, needed["adam", "polar"], "s-", color=green, ms=4, label="Adam, polar", **every)
+ax.plot(degrees, needed["adam", "cartesian"], "o-", color=blue, ms=4, label="Adam, Cartesian")
+ax.plot(degrees, needed["adam", "polar"], "s-", color=green, ms=4, label="Adam, polar")
 figures.line_control(ax, degrees, needed["descent", "cartesian"], label="gradient descent, Cartesian")
 ax.set(xlabel="angle of the target (degrees)", ylabel="steps", xticks=range(0, 91, 15), ylim=(0, None))
 ax.legend(loc="lower right", fontsize=8)
@@ -557,12 +557,12 @@ samples = {
 }
 circle = torch.polar(torch.ones(200, **like), torch.linspace(0, 2 * math.pi, 200, **like))
 for ax, (title, points) in zip(axes.flat, samples.items(), strict=False):
-    ax.plot(circle.real, circle.imag, "--", color="0.5", lw=1, marker="")
-    ax.plot(points.real, points.imag, ".", color=blue, ms=3, **every)
+    ax.plot(circle.real, circle.imag, "--", color=COLORS["middle grey"], lw=1, marker="")
+    ax.plot(points.real, points.imag, ".", color=blue, ms=3)
     ax.set(title=title, aspect="equal", xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
 ax = axes[1, 1]
 flat = [np.mean(from_uniform(each)) for each in symmetric_spectra.values()]
-ax.loglog(widths, [np.mean(d) for d in distances.values()], "o-", color=blue, **every)
+ax.loglog(widths, [np.mean(d) for d in distances.values()], "o-", color=blue)
 figures.line_control(ax, np.array(widths), np.array(flat), label="symmetric")
 ax.set(xlabel="$N$", ylabel="distance from uniform", ylim=(1e-2, 1))
 ax.set_xticks(widths, widths, minor=False)
@@ -818,13 +818,13 @@ fig, ax = figures.subplots(size=(6.4, 4.4))
 ax.loglog(
     rho,
     [law(float(i), float(o)) for i, o in zip(inner, outer, strict=True)],
-    color="0.2",
+    color=COLORS["ink"],
     marker="",
     label="law",
 )
-figures.band(ax, rho, measured_energy[0.0], label="white input", marker="o", **every)
-figures.band(ax, rho, measured_energy[0.9], label="correlated input", marker="s", **every)
-figures.band(ax, rho, normalized, label="white input, normalized", marker="^", **every)
+figures.band(ax, rho, measured_energy[0.0], label="white input", marker="o")
+figures.band(ax, rho, measured_energy[0.9], label="correlated input", marker="s")
+figures.band(ax, rho, normalized, label="white input, normalized", marker="^")
 figures.line_control(ax, rho, np.array(restricted), label="correlated input, small phases")
 ax.set(xscale="log", yscale="log", xlabel=r"$\rho=1-r_{\max}^2$", ylabel=r"$E|x|^2/E|b|^2$")
 ax.invert_xaxis()
@@ -1275,12 +1275,15 @@ for level in range(3):
             held,
             ha="center",
             va="center",
-            bbox={"boxstyle": "round", "fc": "white", "ec": blue},
+            bbox={"boxstyle": "round", "fc": COLORS["white"], "ec": blue},
             fontsize=9,
         )
         if level < 2:
             ax.annotate(
-                "", (j, -level - 0.82), (j, -level - 0.18), arrowprops={"arrowstyle": "->", "color": "0.5"}
+                "",
+                (j, -level - 0.82),
+                (j, -level - 0.18),
+                arrowprops={"arrowstyle": "->", "color": COLORS["middle grey"]},
             )
             if j + 2**level < 4:
                 ax.annotate(
@@ -1291,9 +1294,19 @@ for level in range(3):
                 )
 for j in range(3):
     ax.annotate(
-        "", (j + 0.7, 0.3), (j + 0.1, 0.3), arrowprops={"arrowstyle": "->", "color": "0.4", "ls": "--"}
+        "",
+        (j + 0.7, 0.3),
+        (j + 0.1, 0.3),
+        arrowprops={"arrowstyle": "->", "color": COLORS["middle grey"], "ls": "--"},
     )
-ax.text(1.4, 0.42, "what breaks it: one at a time, three rounds", ha="center", fontsize=8, color="0.4")
+ax.text(
+    1.4,
+    0.42,
+    "what breaks it: one at a time, three rounds",
+    ha="center",
+    fontsize=8,
+    color=COLORS["middle grey"],
+)
 ax.set(xlim=(-0.6, 3.6), ylim=(-2.4, 0.7))
 ax.axis("off")
 plt.show()
@@ -1355,8 +1368,8 @@ kept_timings = results.load(run.chapter, "timings-cpu")
 fig, axes = figures.subplots(2, 1, size=(6.4, 5.6), sharex=True)
 for ax, key, label in zip(axes, ("seconds", "memory"), ("seconds", "memory (inputs)"), strict=True):
     loop, scan, fft = kept_timings[key]
-    ax.plot(kept_timings["lengths"], scan, "o-", color=blue, label="scan", **every)
-    ax.plot(kept_timings["lengths"], fft, "s-", color=orange, label="Fourier transform", **every)
+    ax.plot(kept_timings["lengths"], scan, "o-", color=blue, label="scan")
+    ax.plot(kept_timings["lengths"], fft, "s-", color=orange, label="Fourier transform")
     figures.line_control(ax, kept_timings["lengths"], loop, label="step loop")
     ax.set(xscale="log", yscale="log", ylabel=label)
 axes[0].legend(fontsize=8)
@@ -1596,7 +1609,7 @@ for ax, (task, title) in zip(axes, shown.items(), strict=True):
     spans = [statistics.mean_interval(final(task, rung), 0.95) for rung in rungs]
     centre = np.array([s.estimate for s in spans])
     bars = np.array([[s.estimate - s.low, s.high - s.estimate] for s in spans]).T
-    ax.errorbar(range(len(rungs)), centre, yerr=bars, fmt="o", color=blue, capsize=3, **every)
+    ax.errorbar(range(len(rungs)), centre, yerr=bars, fmt="o", color=blue, capsize=3)
     figures.line_control(ax, np.array([-0.4, len(rungs) - 0.6]), np.array([10.0, 10.0]), label="guessing")
     ax.set(ylabel="accuracy (%)", title=title, ylim=(0, 100))
 assert all(float(final(task, rung).min()) > 25 for task in ("pixel-mnist", "listops") for rung in rungs)
@@ -1791,17 +1804,18 @@ def bars_of(samples):  # centres and half widths of 95% intervals
 
 
 fig, axes = figures.subplots(2, 1, size=(6.4, 6.4))
-for chart, color, style, shift in (("stable", blue, "o-", -0.04), ("exponential", "0.4", "s--", 0.04)):
+for chart, color, style, shift in (
+    ("stable", blue, "o-", -0.04),
+    ("exponential", COLORS["middle grey"], "s--", 0.04),
+):
     centre, half = bars_of([at_radius(chart, name) for name in outer_radii.values()])
     label = "stable" if chart == "stable" else "what should break it: exponential"
-    axes[0].errorbar(
-        np.arange(4) + shift, centre, yerr=half, fmt=style, color=color, capsize=3, label=label, **every
-    )
+    axes[0].errorbar(np.arange(4) + shift, centre, yerr=half, fmt=style, color=color, capsize=3, label=label)
 axes[0].set_xticks(range(4), outer_radii)
 axes[0].set(xlabel=r"$r_{\max}$", ylabel="accuracy (%)", ylim=(65, 100))
 axes[0].legend(fontsize=8, loc="lower right")
 centre, half = bars_of([final("pixel-mnist", rung) for rung in variants])
-axes[1].errorbar(range(len(variants)), centre, yerr=half, fmt="o", color=blue, capsize=3, **every)
+axes[1].errorbar(range(len(variants)), centre, yerr=half, fmt="o", color=blue, capsize=3)
 axes[1].set_xticks(range(len(variants)), variants, rotation=30, ha="right")
 axes[1].set(ylabel="accuracy (%)", ylim=(65, 100))
 plt.show()
@@ -1903,8 +1917,8 @@ for kept, marker, color, label in (
     (stable_runs, "s", green, "radius 0.95"),
 ):
     first_error = kept["linear_first"][0, :, 0]
-    axes[1].loglog(first_error, tanh_over_linear(kept), marker, color=color, label=label, **every)
-axes[1].axhline(1, color="0.4", lw=1)
+    axes[1].loglog(first_error, tanh_over_linear(kept), marker, color=color, label=label)
+axes[1].axhline(1, color=COLORS["middle grey"], lw=1)
 axes[1].legend(fontsize=8)
 axes[1].set(xlabel="first error of the linear layer", ylabel="final error, tanh/linear")
 plt.show()

@@ -47,6 +47,7 @@ import matplotlib.pyplot as plt
 import torch
 
 from learning_dynamics import ensembles, figures, flows, runs, statistics
+from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import Ledger, at_most, control, exponent, identity
 from learning_dynamics.rules import GradientDescent
 
@@ -144,8 +145,8 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The steepest direction sets the largest step, both set the speed.** Top and middle: the two directions of three runs, dots on the lines of the formula. A short step ($\\eta=0.05$) settles the steep direction at once and leaves the flat one slow; $\\eta=0.19$ makes the steep one jump from side to side; $\\eta=0.21$ (dashed, what breaks it) makes it grow. Bottom: the factor by which a step shrinks the error, measured, is the larger of $\\lvert1-\\eta L\\rvert$ and $\\lvert1-\\eta\\mu\\rvert$; it is least at $2/(L+\\mu)$ and reaches 1 at $2/L$.", "name": "fig-tools-in-ten-minutes-quadratic"}, "image": {"alt": "Three panels. In the first, the steep coordinate against steps: it drops to zero at once for the short step, alternates in sign and shrinks for the middle one, alternates and grows for the long dashed one. In the second, the flat coordinate decays smoothly, slowest for the short step. In the third, the error factor against the step size: dots follow the upper envelope of a V-shaped and a falling line."}}
 fig, axes = figures.subplots(3, 1, size=(5.8, 8.4))
 for ax, i, name, limits in ((axes[0], 0, "steep", (-4.5, 9.5)), (axes[1], 1, "flat", (0, 1.45))):
-    for j, color in ((0, "C0"), (1, "C1")):
-        ax.plot(range(16), z[:16, j, i], "o", color=color, markevery=1, label=f"η = {eta[j].item()}")
+    for j, color in ((0, COLORS["blue"]), (1, COLORS["vermillion"])):
+        ax.plot(range(16), z[:16, j, i], "o", color=color, label=f"η = {eta[j].item()}")
         ax.plot(range(1, 16), exact[:15, j, i], color=color, marker="", linewidth=1)
     figures.line_control(ax, range(16), z[:16, 2, i], label="η = 0.21")
     ax.set(ylim=limits, xlabel="step k", ylabel=f"error, {name} direction")
@@ -155,7 +156,7 @@ grid = torch.linspace(0.01, 0.23, 23, **like)[:, None]
 distance = (descend(grid, 60) - theta_star).norm(dim=-1)
 axes[2].plot(grid, (1 - grid * 10).abs(), marker="", label="|1 − ηL|")
 axes[2].plot(grid, (1 - grid).abs(), marker="", label="|1 − ημ|")
-axes[2].plot(grid, distance[-1] / distance[-2], "k.", markevery=1, label="measured")
+axes[2].plot(grid, distance[-1] / distance[-2], ".", color=COLORS["black"], label="measured")
 figures.line_control(axes[2], [0.2, 0.2], [0, 1.3], label="η = 2/L")
 axes[2].set(ylim=(0, 2.0), xlabel="step size η", ylabel="error factor per step")
 axes[2].legend(loc="upper left", ncols=2)
@@ -230,13 +231,13 @@ height, slope = 0.5 * at**2 + 3 * at.cosh().log(), at + 3 * at.tanh()
 left.plot(x, 0.5 * x**2 + 3 * x.cosh().log(), marker="", label="½θ² + 3 log cosh θ")
 left.plot(x, height + slope * (x - at) + 2 * (x - at) ** 2, marker="", label="above: L = 4")
 left.plot(x, height + slope * (x - at) + 0.5 * (x - at) ** 2, marker="", label="below: μ = 1")
-left.plot(at, height, "ko", zorder=3)
+left.plot(at, height, "o", color=COLORS["black"], zorder=3)
 left.set(ylim=(-3, 42), xlabel="θ", ylabel="loss")
 left.legend(loc="upper left")
 middle.plot(theta, wavy(theta, 3.0)[0], marker="", label="θ² + 3 sin²θ")
 figures.line_control(middle, theta, wavy(theta, 8.0)[0], label="θ² + 8 sin²θ")
-middle.plot(arrives, loss, "C0o", markevery=1)
-middle.plot(stuck, wavy(stuck, 8.0)[0], "o", color=figures.CONTROL_COLOR, markevery=1)
+middle.plot(arrives, loss, "o", color=COLORS["blue"])
+middle.plot(stuck, wavy(stuck, 8.0)[0], "o", color=figures.CONTROL_COLOR)
 middle.set(ylim=(-1, 28), xlabel="θ")
 middle.legend(loc="upper center")
 right.semilogy(theta, steepness(theta, 3.0), marker="", label="θ² + 3 sin²θ")
@@ -299,15 +300,15 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Small steps shadow the flow; large ones end elsewhere.** Top: the flow keeps $u^2-v^2$ and follows a hyperbola to $uv=1$; gradient descent with $\\eta=1/4$ (dashed, what breaks it) leaves that hyperbola and ends at another minimizer, with $\\eta=1/16$ the difference is small. Bottom: the distance to the flow at time $t=1$ shrinks in proportion to the step size, once that is small.", "name": "fig-tools-in-ten-minutes-flow"}, "image": {"alt": "Top, paths in the plane of u and v towards the curve u v equals one: a smooth flow, small steps close to it, and large dashed steps that arrive at a different point of the curve. Bottom, distance to the flow against step size on logarithmic axes, parallel to a line of slope one."}}
 fig, (left, right) = figures.subplots(2, 1, size=(5.8, 7.0))
 u = torch.linspace(0.55, 2.4, 100)
-left.plot(u, 1 / u, color="0.6", marker="", label="minimizers, uv = 1")
-left.plot(*flow.values.T, color="C0", marker="", label="gradient flow")
-left.plot(*descent[:60, 2].T, "C1o", markersize=3, markevery=1, label="η = 1/16")
+left.plot(u, 1 / u, color=COLORS["grey"], marker="", label="minimizers, uv = 1")
+left.plot(*flow.values.T, color=COLORS["blue"], marker="", label="gradient flow")
+left.plot(*descent[:60, 2].T, "o", color=COLORS["vermillion"], markersize=3, label="η = 1/16")
 figures.line_control(left, *descent[:40, 0].T, label="η = 1/4", marker=".", markevery=1)
-left.plot(*start, "ko", markevery=1)
+left.plot(*start, "o", color=COLORS["black"])
 left.set(xlim=(0.5, 2.4), ylim=(-1.35, 1.7), xlabel="u", ylabel="v")
 left.legend(loc="center right", bbox_to_anchor=(1, 0.42))
-right.loglog(eta, gap, "C1o", markevery=1, label="measured at t = 1")
-right.loglog(eta, gap[-1] * eta / eta[-1], color="C0", marker="", label="slope 1")
+right.loglog(eta, gap, "o", color=COLORS["vermillion"], label="measured at t = 1")
+right.loglog(eta, gap[-1] * eta / eta[-1], color=COLORS["blue"], marker="", label="slope 1")
 right.set(xlabel="step size η", ylabel="distance to the flow")
 right.legend()
 plt.show()
@@ -416,11 +417,11 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Same functions, same start, same loss: three end points.** Trained directly, the weights go straight to the nearest minimizer. Trained as $u^2-v^2$, they bend towards the axis, and the smaller the start $\\alpha$, the closer they end to the sparse minimizer (0, 1).", "name": "fig-tools-in-ten-minutes-jjt"}, "image": {"alt": "Three paths from the origin to a slanted line of minimizers in the plane of two weights: a straight one that meets the line at a right angle, one slightly bent, and one that runs along the vertical axis and ends near its crossing with the line."}}
 fig, ax = figures.subplots(1, 1)
-ax.plot([-0.2, 1.2], [1.1, 0.4], color="0.6", marker="", label="minimizers")
-ax.plot(*plain.T, color="C0", marker="", label="β itself")
-for (alpha, path), color in zip(factors.items(), ("C1", "C2"), strict=True):
+ax.plot([-0.2, 1.2], [1.1, 0.4], color=COLORS["grey"], marker="", label="minimizers")
+ax.plot(*plain.T, color=COLORS["blue"], marker="", label="β itself")
+for (alpha, path), color in zip(factors.items(), (COLORS["vermillion"], COLORS["green"]), strict=True):
     ax.plot(*g(path).T, color=color, marker="", label=f"u² − v², α = {alpha}")
-ax.plot([0, 0.4, 0], [0, 0.8, 1], "ko", markersize=4, markevery=1, zorder=3)
+ax.plot([0, 0.4, 0], [0, 0.8, 1], "o", color=COLORS["black"], markersize=4, zorder=3)
 ax.annotate("least Euclidean norm", (0.4, 0.8), (0.5, 0.9))
 ax.annotate("sparse", (0, 1), (-0.17, 1.12))
 ax.set(xlim=(-0.2, 1.2), ylim=(-0.05, 1.25), xlabel="first weight", ylabel="second weight", aspect="equal")
@@ -500,7 +501,7 @@ left.axhspan(-band, band, alpha=0.2, label="±2 √V")
 left.set(xlabel="step k", ylabel="position, the minimum at 0")
 left.legend()
 h = torch.linspace(0.01, 1.5, 100)
-right.plot(sizes, theta.var(dim=1), "ko", markevery=1, label="measured")
+right.plot(sizes, theta.var(dim=1), "o", color=COLORS["black"], label="measured")
 right.plot(h, h / (2 - h), marker="", label="exact, η/(2 − η)")
 figures.line_control(right, h, h / 2, label="η/2", role="without the effect")
 right.set(xlabel="step size η", ylabel="variance V")

@@ -29,8 +29,9 @@ from learning_dynamics.runs import Run
 
 Numbers: TypeAlias = torch.Tensor | np.ndarray | Sequence[float]
 
-# Okabe and Ito's colours that reach a contrast of 3 on white, and two dark ones: told apart with every common form of
-# colour blindness. Yellow, orange and sky blue are too pale for a line on white.
+# All colours of the book's figures, by name. The first six make the cycle: Okabe and Ito's colours that reach a
+# contrast of 3 on white, and two dark ones, told apart with every common form of colour blindness. Yellow, orange and
+# sky blue are too pale for a line on white. The others are neutral: ink for what is given, greys for the background.
 COLORS = {
     "blue": "#0072B2",
     "vermillion": "#D55E00",
@@ -38,10 +39,19 @@ COLORS = {
     "purple": "#CC79A7",
     "black": "#000000",
     "maroon": "#550000",
+    "ink": "#1A1A1A",
+    "dark grey": "#4D4D4D",
+    "middle grey": "#666666",
+    "grey": "#999999",
+    "light grey": "#BFBFBF",
+    "pale grey": "#EBEBEB",
+    "white": "#FFFFFF",
 }
-CONTROL_COLOR = "#4D4D4D"
+CYCLE = tuple(COLORS.values())[:6]
+CONTROL_COLOR = COLORS["dark grey"]
 MARKERS = ("o", "s", "^", "D", "v", "X")
-BACKGROUND, INK, GRID = "#FFFFFF", "#1A1A1A", "#D9D9D9"
+BACKGROUND, INK, GRID = COLORS["white"], COLORS["ink"], "#D9D9D9"
+EACH_POINT = 20  # a joined line of at most so many points has a marker at each
 MOST_ROWS = 400
 
 STYLE: dict[str, Any] = {
@@ -75,12 +85,7 @@ STYLE: dict[str, Any] = {
     "lines.markersize": 5,
     "image.cmap": "viridis",
     "svg.hashsalt": "learning-dynamics",
-    "axes.prop_cycle": cycler(
-        color=list(COLORS.values()),
-        marker=list(MARKERS),
-        # a few markers a line, not on top of each other
-        markevery=[(0.02 * i, 0.15) for i in range(len(MARKERS))],
-    ),
+    "axes.prop_cycle": cycler(color=list(CYCLE), marker=list(MARKERS)),
 }
 
 
@@ -105,12 +110,25 @@ class Row(NamedTuple):
     agrees: bool | None
 
 
-def use_style() -> None:
-    """Give every later figure the book's look; whatever style was set before is dropped.
+class BookAxes(Axes):
+    """Axes that mark every point of a scatter or of a short line, and a long line at a few places only.
 
-    A line carries a few markers, not one a point; where every point counts (scatter, a handful of values) pass
-    `markevery=1` to `plot`.
+    The places are spread evenly over the picture, and those of two lines do not fall on top of each other. An explicit
+    `markevery` is left as it is.
     """
+
+    name = "learning_dynamics"
+
+    def add_line(self, line: Line2D) -> Line2D:
+        """Add a line to the axes and thin its markers out where they would run together."""
+        joined = line.get_linestyle() not in ("None", "none", " ", "")
+        if joined and line.get_markevery() is None and np.size(line.get_xdata()) > EACH_POINT:
+            line.set_markevery((0.02 * (len(self.lines) % len(MARKERS)), 0.15))
+        return super().add_line(line)
+
+
+def use_style() -> None:
+    """Give every later figure the book's look; whatever style was set before is dropped."""
     plt.style.use(["default", STYLE])
 
 
@@ -135,7 +153,8 @@ def subplots(
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise ValueError(f"{name}={count!r}: expected an integer >= 1")
     width, height = {1: (6.0, 3.6), 2: (8.6, 3.5)}.get(columns, (10.5, 3.3))
-    return plt.subplots(rows, columns, figsize=size or (width, height * rows), **options)
+    look = {"axes_class": BookAxes} | options.pop("subplot_kw", {})
+    return plt.subplots(rows, columns, figsize=size or (width, height * rows), subplot_kw=look, **options)
 
 
 def band(

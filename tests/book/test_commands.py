@@ -20,6 +20,7 @@ import chapter as chapter_tool
 import compare
 import kept
 import notebook as notebook_tool
+import preamble
 import repository
 import suite
 from chapter import ROOT
@@ -283,7 +284,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_address_changes_everywhere_without_executing(clone: Path) -> None:
-    old = chapter_tool.address(clone)
+    old = preamble.address(clone)
     new = "/".join(
         ["https://github.com", "another-owner", "another-name"]
     )  # not a literal: this file is rewritten too
@@ -298,7 +299,7 @@ def test_the_address_changes_everywhere_without_executing(clone: Path) -> None:
     for path, text in before.items():
         assert path.read_text() == text.replace(old, new)
         script = path.with_suffix(".py").read_text()
-        chapter_tool.fill_colab_cell(path.with_suffix(".py"), clone)
+        preamble.fill(path.with_suffix(".py"), clone)
         assert path.with_suffix(".py").read_text() == script
     repository.change(old, clone)
     assert git("status", "--porcelain", cwd=clone) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -11,10 +12,13 @@ from typing import Any
 import jupytext
 import nbformat
 import pytest
+from matplotlib.colors import is_color_like
 
-from chapter import ROOT, address, colab_cell, read_script
+from chapter import ROOT, read_script
+from learning_dynamics import figures
 from learning_dynamics.ledger import cards, read
 from learning_dynamics.ledger.cards import anchor
+from preamble import address, colab_cell, filled
 
 CHAPTERS = read.chapters(ROOT)
 EXTRA_PARTS = {"toolbox/tools_in_ten_minutes"}  # a prose page with cells: no inventory rows of its own
@@ -86,6 +90,147 @@ def test_first_two_cells_are_the_set_up_and_the_parameters(chapter: str) -> None
     namespace: dict[str, Any] = {}
     exec("".join(second["source"]), namespace)
     assert (namespace["SCALE"], namespace["DEVICE"], namespace["SEED"]) == ("book", "auto", 0)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_the_first_three_code_cells_are_the_template_s(chapter: str) -> None:
+    """What the chapter imports is what it uses, once; `python tools/preamble.py` writes it."""
+    text = script(chapter).read_text(encoding="utf-8")
+    assert filled(text, chapter) == text
+
+
+MADE = """\
+# %% tags=["colab", "remove-cell"]
+# colab set-up (generated)
+
+# %% tags=["parameters", "remove-input"]
+PART = "all"
+
+# %% tags=["hide-input"]
+import os
+import math
+from scipy.optimize import brentq, root
+
+run = runs.Run("old/name", scale=SCALE, device=DEVICE, seed=SEED, part=PART)
+like = {"dtype": run.dtype}
+
+
+def double(x):
+    return 2 * x
+
+
+# %% [markdown]
+# Text with np and figures.band in it.
+
+# %%
+ax.plot(brentq(double, -1, 1), color=COLORS["blue"])
+ledger.check(criterion=at_most("x", 1.0), measured=torch.zeros(math.floor(2.5)))
+data = 3
+assert data
+"""
+
+
+def test_the_template_imports_what_is_used_and_nothing_else() -> None:
+    text = filled(MADE, "part/name")
+    cells = read_script_text(text)
+    assert cells[0] == colab_cell()
+    assert cells[1] == 'SCALE = "book"\nDEVICE = "auto"\nSEED = 0\nPART = "all"'
+    assert (
+        cells[2]
+        == """\
+import math
+
+import torch
+from scipy.optimize import brentq
+
+from learning_dynamics import figures, runs
+from learning_dynamics.figures import COLORS
+from learning_dynamics.ledger import Ledger, at_most
+
+figures.use_style()
+run = runs.Run("part/name", scale=SCALE, device=DEVICE, seed=SEED, part=PART)
+ledger = Ledger(run)
+like = {"dtype": run.dtype}
+
+
+def double(x):
+    return 2 * x"""
+    )
+    assert filled(text, "part/name") == text
+    assert text.split("# %% [markdown]")[1] == MADE.split("# %% [markdown]")[1]
+
+
+def read_script_text(text: str) -> list[str]:
+    cells = jupytext.reads(text, fmt="py:percent").cells
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"colab", ', "", "first code cells of part/name = other, parameters, other; allowed: colab"),
+        ("data = 3", "from math import pi as data", "import in part/name = 'from math import pi as data'"),
+        ("import math", "x = 1\nimport math", "third code cell of part/name = code between imports"),
+    ],
+)
+def test_the_template_refuses_what_it_cannot_place(old: str, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        filled(MADE.replace(old, new), "part/name")
+
+
+PAINT = re.compile(r"color|colors|c|(face|edge)colors?|m?[fe]c|markerfacecolor|markeredgecolor|ecolor")
+HEX = re.compile(r"#[0-9A-Fa-f]{3,8}")
+COLOURED_FORMAT = re.compile(r"(C\d|[bgrcmykw])[.,ov^<>1-4spP*hH+xXDd|_:-]+")
+
+
+def foreign_colours(source: str) -> list[str]:
+    """Return the colours of a cell that are written out instead of taken from `figures.COLORS`."""
+    tree = ast.parse(source)
+    painted: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg and PAINT.fullmatch(node.arg):
+            painted += [node.value]
+        if isinstance(node, ast.Dict):
+            keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+            painted += [v for k, v in zip(keys, node.values, strict=True) if k and PAINT.fullmatch(str(k))]
+    names = {leaf.value for node in painted for leaf in ast.walk(node) if isinstance(leaf, ast.Constant)}
+    formats = {
+        argument.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        for argument in node.args
+        if isinstance(argument, ast.Constant) and COLOURED_FORMAT.fullmatch(str(argument.value))
+    }
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    hexes = {text for text in texts if isinstance(text, str) and HEX.fullmatch(text)}
+    allowed = {*figures.COLORS, "none", "face"}
+    named = {name for name in names if isinstance(name, str) and is_color_like(name) and name not in allowed}
+    return sorted(hexes | named | formats)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_colours_are_the_book_s(chapter: str) -> None:
+    """Hex codes, matplotlib's names and letters, greys as numbers: all have a name in `figures.COLORS`."""
+    for source in read_script_text(script(chapter).read_text(encoding="utf-8")):
+        assert not foreign_colours(source), source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'ax.plot(x, color="#0072B2")',
+        'shades = ["#07B"]',
+        'ax.plot(x, "ko")',
+        'ax.plot(x, "C1--")',
+        'ax.scatter(x, c="red")',
+        'look = {"edgecolor": "0.6"}',
+        'ax.hist(x, color=["C0", COLORS["blue"]])',
+    ],
+)
+def test_a_foreign_colour_is_seen(source: str) -> None:
+    assert foreign_colours(source)
+    own = 'ax.plot(x, "o--", color=COLORS["dark grey"], mfc="none", label="red")'
+    assert not foreign_colours(own)
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

@@ -104,7 +104,7 @@ def test_no_grey_is_legible_on_white_and_on_the_dark_page() -> None:
 def test_ink_and_lines_stand_out_from_the_card(seen) -> None:
     card = seen(figures.BACKGROUND)
     assert contrast(seen(figures.INK), card) >= 4.5
-    for color in [*figures.COLORS.values(), figures.CONTROL_COLOR]:
+    for color in [*figures.CYCLE, figures.CONTROL_COLOR]:
         assert contrast(seen(color), card) >= 3
 
 
@@ -114,7 +114,7 @@ def test_the_card_stands_out_from_the_dark_page() -> None:
 
 @pytest.mark.parametrize("vision", VISION)
 def test_colours_are_told_apart(vision: str) -> None:
-    colors = [*figures.COLORS.values(), figures.CONTROL_COLOR]
+    colors = [*figures.CYCLE, figures.CONTROL_COLOR]
     seen = {color: lab(np.array(VISION[vision]) @ linear(color)) for color in colors}
     for a, b in itertools.combinations(colors, 2):
         assert np.linalg.norm(seen[a] - seen[b]) > 14, (a, b)
@@ -133,9 +133,28 @@ def test_the_style_replaces_any_other() -> None:
 
 def test_lines_of_one_picture_differ_in_colour_and_marker() -> None:
     _, ax = figures.subplots()
-    lines = [ax.plot([0, 1], [i, i])[0] for i in range(len(figures.COLORS))]
+    lines = [ax.plot([0, 1], [i, i])[0] for i in range(len(figures.CYCLE))]
     assert len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 6
     assert all(line.get_linestyle() == "-" for line in lines)  # dashed is kept for controls
+
+
+def test_every_point_counts_in_a_scatter_and_in_a_short_line() -> None:
+    _, ax = figures.subplots()
+    many = range(200)
+    assert ax.plot(many, many, "o")[0].get_markevery() is None
+    assert ax.plot(many, many, linestyle="")[0].get_markevery() is None
+    assert ax.errorbar(many, many, yerr=1.0, fmt="o")[0].get_markevery() is None
+    assert ax.plot(range(figures.EACH_POINT), range(figures.EACH_POINT))[0].get_markevery() is None
+
+
+def test_a_long_line_has_few_markers_and_no_two_lines_at_the_same_places() -> None:
+    _, axes = figures.subplots(1, 2, sharey=True)
+    many = range(200)
+    thinned = [axes[0].plot(many, many)[0].get_markevery() for _ in figures.MARKERS]
+    assert len(set(thinned)) == len(thinned) and all(step == 0.15 for _, step in thinned)
+    assert axes[1].semilogy(many, many, markevery=1)[0].get_markevery() == 1
+    band = figures.band(axes[1], many, torch.rand(3, 200), label="x")
+    assert band.line.get_markevery() is not None
 
 
 @pytest.mark.parametrize(("rows", "columns", "shape"), [(1, 1, ()), (1, 2, (2,)), (2, 3, (2, 3))])
