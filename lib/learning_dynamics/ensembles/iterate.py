@@ -80,7 +80,7 @@ def iterate(
     back. The other runs are not touched, as long as `gradient` treats the runs separately.
 
     Args:
-        rule: the update rule, see `learning_dynamics.optimizers`.
+        rule: the update rule, see `learning_dynamics.rules`.
         gradient: `gradient(theta, k) -> (*batch, d)`; k = 0, 1, ... lets it be stochastic. `batched` makes
             one from the loss of a single run. It may return `(loss (*batch), gradient)`; rules that read the
             loss need it, the others ignore it.
@@ -109,11 +109,11 @@ def iterate(
             seen = theta
             if observe is not None:
                 seen = observe(torch.where(finite[..., None], theta, theta0))
-            values.append(_infinite_unless(finite, seen))
+            values.append(infinite_unless(finite, seen))
             if watch is not None:
-                watched.append(_infinite_unless(finite, watch(state), "watch"))
+                watched.append(infinite_unless(finite, watch(state), "watch"))
         if k < steps:
-            theta, state = _step(rule, theta, gradient(theta, k), state)
+            theta, state = take_step(rule, theta, gradient(theta, k), state)
             if theta.shape != theta0.shape:
                 raise ValueError(
                     f"theta0 has shape {tuple(theta0.shape)}; allowed: the shape {tuple(theta.shape)} that the rule's "
@@ -124,7 +124,7 @@ def iterate(
         torch.tensor(recorded, device=theta.device),
         torch.stack(values),
         ~finite,
-        _infinite_unless(finite, theta),
+        infinite_unless(finite, theta),
         None if watch is None else torch.stack(watched),
     )
 
@@ -183,10 +183,14 @@ def stack_over_seeds(make: Callable[[int], Sequence[Tensor]], seeds: Iterable[in
     return tuple(torch.stack(of_all_seeds) for of_all_seeds in zip(*made, strict=True))
 
 
-def _step(
+def take_step(
     rule: Rule[Any] | LossRule[Any], theta: Tensor, found: Tensor | tuple[Tensor, Tensor], state: Any
 ) -> tuple[Tensor, Any]:
-    """Take one step with what the oracle returned."""
+    """Return `theta` and the state after one step with what an oracle returned: a gradient, or loss and gradient.
+
+    Raises:
+        ValueError: the rule reads the loss and there is none.
+    """
     loss, gradient = found if isinstance(found, tuple) else (None, found)
     if not getattr(rule, "needs_loss", False):
         return rule.step(theta, gradient, state)
@@ -198,8 +202,12 @@ def _step(
     return rule.step(theta, gradient, state, loss)
 
 
-def _infinite_unless(finite: Tensor, values: Tensor, name: str = "observe") -> Tensor:
-    """Return `values (*batch, ...)` with infinity in the runs that are not `finite (*batch)`."""
+def infinite_unless(finite: Tensor, values: Tensor, name: str = "observe") -> Tensor:
+    """Return `values (*batch, ...)` with infinity in the runs that are not `finite (*batch)`.
+
+    Raises:
+        ValueError: the batch axes are missing; `name` says what returned them.
+    """
     batch = finite.shape
     if values.shape[: len(batch)] != batch:
         raise ValueError(
