@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -98,7 +98,7 @@ def _epochs(n: int, batch_size: int, generator: Source, drop_last: bool) -> Iter
         yield from order[..., :whole].split(batch_size, dim=-1)
 
 
-def _for_each(draw, generator: Source) -> Tensor:
+def _for_each(draw: Callable[[torch.Generator], Tensor], generator: Source) -> Tensor:
     if isinstance(generator, torch.Generator):
         return draw(generator)
     return torch.stack([draw(one) for one in generator])
@@ -106,5 +106,6 @@ def _for_each(draw, generator: Source) -> Tensor:
 
 def _require(n: int, batch_size: int, generator: Source) -> None:
     require_count("batch_size", batch_size, most=n)
-    for one in [generator] if isinstance(generator, torch.Generator) else list(generator) or [None]:
+    several = isinstance(generator, (list, tuple)) and generator
+    for one in generator if several else [generator]:
         require_generator(one)
