@@ -25,6 +25,7 @@ from learning_dynamics.curvature.lanczos import (
     top_eigenpairs,
 )
 from learning_dynamics.curvature.linear_operator import LinearOperator, SymmetricOperator
+from learning_dynamics.curvature.online_filter import OnlineFilter
 from learning_dynamics.curvature.output_laws import (
     Bernoulli,
     Categorical,
@@ -63,6 +64,7 @@ __all__ = [
     "LinearOperator",
     "Modes",
     "Moments",
+    "OnlineFilter",
     "OutputLaw",
     "Poisson",
     "Solution",
