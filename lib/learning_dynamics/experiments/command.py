@@ -6,11 +6,8 @@ An experiment is a module `experiments/CHAPTER/NAME.py` that declares itself::
 
     def compute(call: Call) -> dict[str, Tensor]:
         '''Return the arrays of one result.'''
-        errors = [
-            call.piece(f"rate-{rate}", lambda rate=rate: {"error": learn(rate, call.seeds, call.options.steps)})
-            for rate in call.options.rates
-        ]
-        return {"error": torch.stack([each["error"] for each in errors])}
+        runs = [call.piece(f"rate-{rate}", learn, rate, call.seeds, call.options.steps) for rate in call.options.rates]
+        return {"error": torch.stack([each["error"] for each in runs])}
 
     EXPERIMENT = Experiment(
         chapter="noise/fractional_noise",
@@ -90,6 +87,7 @@ __all__ = [
     "kept",
     "paper",
     "plan",
+    "whole",
 ]
 
 STOPPED = 75
@@ -116,8 +114,9 @@ class Option:
         name: `--name`, or `name` for one that has no dashes and must be given.
         about: what it is, for the help text.
         default: value if left out, or one for each scale; None for none.
-        kind: makes a value from a word and raises a ValueError if it cannot; from the default if left out. A `Path` is
-            recorded by its name if it is a file, else by `metavar`, so that no machine's folders are kept.
+        kind: makes a value from a word, or raises a ValueError that says which words are allowed; from the default if
+            left out. A `Path` is recorded by its name if that has an ending, else by `metavar`, so that no machine's
+            folders are kept.
         allowed: all values there are, if they can be listed.
         required: it must be given.
         metavar: stands for the value in the help text.
@@ -152,7 +151,7 @@ class Option:
             ValueError: it stands for none.
         """
         example = self.at("book")
-        example = example[0] if self.many else example
+        example = (example or (None,))[0] if self.many else example
         kind = self.kind or (str if example is None else type(example))
         if self.allowed:
             good, allowed = word in self.allowed, ", ".join(self.allowed)
@@ -161,7 +160,10 @@ class Option:
         elif kind is float:
             good, allowed = _finite(word), "a finite number"
         else:
-            return kind(word)
+            try:
+                return kind(word)
+            except ValueError as error:
+                raise ValueError(f"{self.key} = {word!r}; allowed: {error}") from error
         if not good:
             raise ValueError(f"{self.key} = {word!r}; allowed: {allowed}")
         return kind(word)
@@ -206,7 +208,8 @@ class Call:
     """What `compute` is given.
 
     Attributes:
-        options: the experiment's own options, as attributes; with `each`, one value of that option.
+        options: the experiment's own options and scale, device, seed and part as attributes; with `each`, one value of
+            that option.
         run: scale, device, seed and part; its generators and `share`.
         seeds: as many seeds as `--seeds` asks for, shared by no other `--seed`; `[seed]` if the experiment has one.
         name: the result's name.
@@ -227,18 +230,19 @@ class Call:
     _command: str = ""
     _earlier: float = field(default=0.0)
 
-    def piece(self, name: str, compute: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return what `compute()` returns, saved for a later call if this one saves anything.
+    def piece(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
+        """Return what `compute(*arguments)` returns, saved for a later call if this one saves anything.
 
         Args:
             name: the piece's name, a file name of its own among those of this result.
             compute: returns tensors, numbers and strings by name.
+            arguments: its arguments.
 
         Raises:
             OutOfTimeError: the time is up and the piece is not there yet; at least one is made in each call.
         """
         if self.folder is None:
-            return dict(compute())
+            return dict(compute(*arguments))
         path = self.folder / f"{name}.pt"
         if (state := checkpoints.load(path, settings=self._command)) is not None:
             self._earlier += state["seconds"]
@@ -248,7 +252,7 @@ class Call:
                 f"{self.name}: the time was up before {name}; the same call goes on from there"
             )
         began = time.monotonic()
-        piece = dict(compute())
+        piece = dict(compute(*arguments))
         checkpoints.save(path, {"piece": piece, "seconds": time.monotonic() - began}, settings=self._command)
         self._made = True
         return piece
@@ -264,7 +268,7 @@ class Plan:
         experiment: which experiment makes it.
         name: the result's name in the folder of its chapter.
         command: the command that makes it and nothing else, the one its .json names.
-        options: the experiment's own options.
+        options: as `Call` has them.
         scale, device, seed, count, part: as on the command line; `count` is the number of seeds, 0 without `--seeds`.
         needs: what stands in the command for files that do not ship with the book.
     """
@@ -468,7 +472,7 @@ class Experiment:
         return [
             Option("--scale", "sizes", "book", allowed=SCALES),
             Option("--device", f"where: {' or '.join(self.devices)}", "cpu", kind=self._device),
-            Option("--seed", "seed that all others are derived from", 0, kind=_seed),
+            Option("--seed", "seed that all others are derived from", 0, kind=whole),
             part,
             Option("--out", "folder of all results, if not the book's", kind=Path, metavar="FOLDER"),
             Option("--resume", "save what is done and go on from what is there", False),
@@ -479,7 +483,7 @@ class Experiment:
 
     def _device(self, word: str) -> str:
         if word.split(":")[0] not in self.devices:
-            raise ValueError(f"device = {word!r}; allowed: {', '.join(self.devices)}")
+            raise ValueError(", ".join(self.devices))
         return word
 
     def _parse(self, words: Sequence[str]) -> argparse.Namespace:
@@ -502,8 +506,9 @@ class Experiment:
         return given
 
     def _plans(self, given: argparse.Namespace) -> tuple[Plan, ...]:
-        own = {option.key: getattr(given, option.key) for option in self.options}
-        values = [own] if self.each is None else [own | {self.each: (value,)} for value in own[self.each]]
+        keys = [option.key for option in self.options]
+        own = {key: getattr(given, key) for key in [*keys, "scale", "device", "seed", "part"]}
+        values = [own] if self.each is None else [own | {self.each: value} for value in own[self.each]]
         return tuple(self._plan(given, argparse.Namespace(**value)) for value in values)
 
     def _plan(self, given: argparse.Namespace, options: argparse.Namespace) -> Plan:
@@ -624,15 +629,20 @@ def _finite(word: str) -> bool:
         return False
 
 
-def _seed(word: str) -> int:
+def whole(word: str) -> int:
+    """Return the number that a word stands for: a kind of `Option`.
+
+    Raises:
+        ValueError: it is not a whole number from 0.
+    """
     if not word.isdecimal():
-        raise ValueError(f"seed = {word!r}; allowed: an integer >= 0")
+        raise ValueError("an integer >= 0")
     return int(word)
 
 
 def _minutes(word: str) -> float:
     if not (_finite(word) and float(word) > 0):
-        raise ValueError(f"minutes = {word!r}; allowed: a number > 0")
+        raise ValueError("a number > 0")
     return float(word)
 
 

@@ -69,7 +69,8 @@ def test_main_keeps_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "1",
         "2",
         "--part",
-        "2/2",
+        "2/3",
+        "--dirty",
     ]
     assert alignment.main(small) == 0
     kept = results.load(alignment.CHAPTER, "random-part-2")

@@ -27,9 +27,7 @@ class Probe:
 
     def compute(self, call: Call) -> dict[str, Any]:
         self.options, self.threads = call.options, torch.get_num_threads()
-        return {
-            name: call.piece(name, lambda name=name: self.piece(name, call))["values"] for name in ("a", "b")
-        }
+        return {name: call.piece(name, self.piece, name, call)["values"] for name in ("a", "b")}
 
     def piece(self, name: str, call: Call) -> dict[str, Any]:
         self.made.append(name)
@@ -185,7 +183,7 @@ def test_parts_scales_and_folders_in_names_and_commands(probe: Probe) -> None:
 def test_a_call_may_make_several_results(probe: Probe, tmp_path: Path, clean: None) -> None:
     several = experiment(
         probe,
-        name=lambda options: options.kinds[0],
+        name=lambda options: options.kinds,
         options=(
             Option("--kinds", "kinds", ("one", "two", "three"), allowed=("one", "two", "three")),
             Option("--steps", "number of steps", 5),

@@ -45,11 +45,11 @@ def test_no_seeds_are_refused() -> None:
 
 def test_both_commands_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEARNING_DYNAMICS_RESULTS", str(tmp_path))
-    assert kernel_learning.main(["--seeds", "2", "--steps", "20"]) == 0
+    assert kernel_learning.main(["--seeds", "2", "--steps", "20", "--dirty"]) == 0
     kept = results.load(kernel_learning.CHAPTER, "kernel-learning")
     assert kept["linear_errors"].shape == (3, 2, 2) and kept["tanh_first"].shape == (3, 2, 20)
     monkeypatch.setattr(timings, "_alone", lambda *_: (0.5, 1.0))
-    assert timings.main(["--lengths", "4", "8", "--batch", "1", "--states", "2"]) == 0
+    assert timings.main(["--lengths", "4", "8", "--batch", "1", "--states", "2", "--dirty"]) == 0
     table = results.load(timings.CHAPTER, "timings-cpu")
     assert table["seconds"].shape == table["memory"].shape == (3, 2)
 

@@ -1,19 +1,17 @@
 """Trains small networks of many seeds at once and follows where the targets lie relative to the Jacobian.
 
 `python -m learning_dynamics.experiments.data_architecture_alignment.training TASK` makes the kept results
-behind the redrawn main figure of the chapter data_architecture_alignment. With `--samples 1000 --part 1/3` it runs
+behind the redrawn main figure of the chapter data_architecture_alignment. With `--scale paper --part 1/3` it runs
 the source's sizes in parts.
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import math
-import shlex
 import sys
-import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,18 +21,19 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from learning_dynamics import data, results
+from learning_dynamics import data
 from learning_dynamics._internal.arguments import step_numbers
 from learning_dynamics.curvature import Jacobian
 from learning_dynamics.data import semeion
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models import MLP, LeNet
 from learning_dynamics.parameterization import column_space
 from learning_dynamics.rules import SGD
-from learning_dynamics.runs import Run
 
 CHAPTER = "parameterization/data_architecture_alignment"
 TASKS = ("two-moons", "sine", "digits", "random")
 """The four data sets: two for the fully connected network, two for LeNet."""
+IMAGES = ("digits", "random")
 
 
 def float32_tolerance(samples: int, parameters: int) -> float:
@@ -71,7 +70,7 @@ class Training(NamedTuple):
     models: list[nn.Module]
 
 
-def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: str | None = None) -> Data:
+def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: Path | str | None = None) -> Data:
     """Return a data set for each seed.
 
     `two-moons` is scikit-learn's `make_moons` without noise. `sine` has x uniform on [-1, 1] and the label 1 where
@@ -91,7 +90,7 @@ def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: str |
     return Data(*(torch.stack(part) for part in zip(*pairs, strict=True)))
 
 
-def _one(task: str, samples: int, seed: int, semeion_file: str | None) -> tuple[Tensor, Tensor]:
+def _one(task: str, samples: int, seed: int, semeion_file: Path | str | None) -> tuple[Tensor, Tensor]:
     source = torch.Generator().manual_seed(20_000 + seed)
     if task == "two-moons":
         points, labels = make_moons(samples, random_state=seed)
@@ -257,82 +256,95 @@ def spectrum(
     return column_space.from_jacobian(jacobian, 2 * labels.to(dtype) - 1)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Train one task with all its widths and seeds, and keep what was seen."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learning_dynamics.experiments.data_architecture_alignment.training",
-        description=__doc__,
+def compute(call: Call) -> dict[str, Tensor]:
+    """Train one task with all its widths and seeds, and return what was seen."""
+    options, run = call.options, call.run
+    images = options.task in IMAGES
+    samples = options.samples or run.pick(
+        smoke=20, book=300 if images else 100, paper=1000 if images else 100
     )
-    parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--samples", type=int, default=None, help="default: 100, or 300 images")
-    parser.add_argument("--epochs", type=int, default=None, help="default: the source's")
-    parser.add_argument("--widths", type=int, nargs="+", default=None, help="default: 300, or 1 2 4")
-    parser.add_argument("--step-size", type=float, default=None, help="default: the source's")
-    parser.add_argument("--semeion", default=None, help="path of semeion.data, for the task digits")
-    parser.add_argument("--part", default="all", help="k/m: every m-th width, from the k-th")
-    parser.add_argument("--name", default=None, help="name of the result")
-    chosen = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    started, seeds = time.perf_counter(), tuple(range(chosen.seeds))
-    images = chosen.task in ("digits", "random")
-    samples = chosen.samples or (300 if images else 100)
-    used = settings(chosen.task)
-    epochs = int(chosen.epochs or used["epochs"])
-    step_size = float(chosen.step_size or used["step_size"])
-    widths = Run(CHAPTER, part=chosen.part).share(chosen.widths or ([1, 2, 4] if images else [300]))
+    full = int(settings(options.task)["epochs"])
+    epochs = options.epochs or run.pick(smoke=2, book=full, paper=full)
+    widths = run.share(list(options.widths or ((1, 2, 4) if images else (300,))))
+    if not widths:
+        raise ValueError(f"part = {call.part!r}; allowed: no more parts than widths")
+    seen = make_data(options.task, samples, call.seeds, options.semeion)
     record = epochs_to_record(epochs)
-    seen = make_data(chosen.task, samples, seeds, chosen.semeion)
     kept: dict[str, Tensor] = {
         "epochs": torch.tensor(record),
         "widths": torch.tensor(widths),
         "samples": torch.tensor(samples),
     }
-    curves = []
-    for width in widths:
-        models = make_models(chosen.task, width, seeds)
-        trained = train(
-            models,
-            seen,
-            step_size=step_size,
-            momentum=float(used["momentum"]),
-            batch_size=min(100, samples) if samples >= 1000 or not images else samples // 10,
-            epochs=epochs,
-            record=record,
-            watch=Alignment(),
-        )
-        curves.append(trained)
-        last = trained.watched[-1]
-        print(width, trained.error[-1].tolist(), last[:, 0].tolist(), file=sys.stderr, flush=True)
-        if not images:
-            for when, networks in (("start", models), ("end", trained.models)):
-                for dtype in (torch.float64, torch.float32):  # of the first seed
-                    where = spectrum(networks[0], seen.inputs[0], seen.labels[0], dtype)
-                    name = f"{when}_{str(dtype)[-2:]}"
-                    kept[f"{name}_values"], kept[f"{name}_components"] = (
-                        where.singular_values,
-                        where.components,
-                    )
-    kept["loss"] = torch.stack([trained.loss for trained in curves])
-    kept["error"] = torch.stack([trained.error for trained in curves])
-    watched = torch.stack([trained.watched for trained in curves]).double()
+    curves = [call.piece(f"width-{width}", _at_width, call, width, seen, epochs, record) for width in widths]
+    for name in curves[0]:
+        along_widths = name in ("loss", "error", "watched")
+        kept[name] = torch.stack([curve[name] for curve in curves]) if along_widths else curves[-1][name]
+    watched = kept.pop("watched").double()
     for position, name in enumerate(("residual", "rank", "change", "relative_change", "dead")):
         kept[name] = watched[..., position]
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    results.keep(
-        CHAPTER,
-        chosen.name or chosen.task + ("" if chosen.part == "all" else f"-part-{chosen.part.split('/')[0]}"),
-        kept,
-        command=shlex.join(
-            ["python", "-m", "learning_dynamics.experiments.data_architecture_alignment.training", *words]
-        ),
-        seeds=seeds,
-        device="cpu",
-        wall_time=time.perf_counter() - started,
-        rtol=0.5,
-        overwrite=True,
+    return kept
+
+
+def _at_width(call: Call, width: int, seen: Data, epochs: int, record: Sequence[int]) -> dict[str, Tensor]:
+    """Train the networks of one width; for the two tasks without images also the first seed's spectra."""
+    task, used = call.options.task, settings(call.options.task)
+    models, samples = make_models(task, width, call.seeds), seen.labels.shape[1]
+    trained = train(
+        models,
+        seen,
+        step_size=call.options.step_size or float(used["step_size"]),
+        momentum=float(used["momentum"]),
+        batch_size=min(100, samples) if samples >= 1000 or task not in IMAGES else samples // 10,
+        epochs=epochs,
+        record=record,
+        watch=Alignment(),
     )
-    return 0
+    kept = {"loss": trained.loss, "error": trained.error, "watched": trained.watched}
+    print(width, trained.error[-1].tolist(), trained.watched[-1][:, 0].tolist(), file=sys.stderr, flush=True)
+    if task not in IMAGES:
+        for when, networks in (("start", models), ("end", trained.models)):
+            for dtype in (torch.float64, torch.float32):
+                where = spectrum(networks[0], seen.inputs[0], seen.labels[0], dtype)
+                name = f"{when}_{str(dtype)[-2:]}"
+                kept |= {f"{name}_values": where.singular_values, f"{name}_components": where.components}
+    return kept
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: options.name or options.task,
+    compute=compute,
+    options=(
+        Option("task", "the data set", allowed=TASKS),
+        Option("--samples", "default: 100, or 300 images; at paper 1000 images", kind=int),
+        Option("--epochs", "default: the source's", kind=int),
+        Option("--widths", "default: 300, or 1 2 4", (), kind=int),
+        Option("--step-size", "default: the source's", kind=float),
+        Option("--semeion", "semeion.data, for the task digits", kind=Path, metavar="FILE"),
+        Option("--name", "name of the result; the task's if left out"),
+    ),
+    seeds=Scaled(2, 10, 10),
+    parts=3,
+    rtol=0.5,
+    resumable=True,
+    devices=("cpu",),
+    kept=(
+        "two-moons",
+        "sine",
+        "digits --samples 200 --epochs 50",
+        "random",
+        "random --step-size 0.02 --widths 2 --epochs 200 --name random-small-step",
+    ),
+    paper=(
+        *(f"random --scale paper --part {k}/3" for k in (1, 2, 3)),
+        *(f"digits --semeion FILE --scale paper --part {k}/3" for k in (1, 2, 3)),
+    ),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,16 @@ makes the kept result of the chapter: medians of long runs on the one-dimensiona
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from learning_dynamics import ensembles, results
+from learning_dynamics import ensembles
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.rules.hyperparameters import (
     Hyperparameter,
     StepSize,
@@ -201,36 +198,31 @@ def scalar_medians(
     return found.steps, found.values.squeeze(-1).abs().median(-1).values.movedim(0, -1)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the kept result `long-runs` of the chapter."""
-    parser = argparse.ArgumentParser(description="Long runs of the one-dimensional empirical Fisher step.")
-    parser.add_argument("--steps", type=int, default=STEPS, help="number of steps")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
-    given = parser.parse_args(arguments)
-    began = time.perf_counter()
-    run = Run(CHAPTER, device=given.device, seed=given.seed)
-    steps, medians = scalar_medians(run, EXPONENTS, SCHEDULES, given.steps)
-    arrays = {
+def compute(call: Call) -> dict[str, Tensor]:
+    """Return the medians of long runs, in float32, and what they belong to."""
+    steps, medians = scalar_medians(call.run, EXPONENTS, SCHEDULES, call.options.steps)
+    return {
         "steps": steps,
-        "medians": medians.cpu().numpy().astype(np.float32),
-        "exponents": np.array(EXPONENTS),
-        "schedules": np.array(SCHEDULES),
+        "medians": medians.float(),
+        "exponents": torch.tensor(EXPONENTS, dtype=torch.float64),
+        "schedules": torch.tensor(SCHEDULES, dtype=torch.float64),
     }
-    words = sys.argv[1:] if arguments is None else arguments
-    results.keep(
-        CHAPTER,
-        "long-runs",
-        arrays,
-        command=shlex.join(
-            ["python", "-m", "learning_dynamics.experiments.empirical_fisher.diagonal_fisher", *words]
-        ),
-        seeds=[run.seed],
-        device=given.device,
-        wall_time=time.perf_counter() - began,
-        rtol=0.3,
-    )
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: "long-runs",
+    compute=compute,
+    options=(Option("--steps", "number of steps", Scaled(100, STEPS, STEPS)),),
+    rtol=0.3,
+    kept=("--seed 1",),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,17 +8,14 @@ step size 0.1. The second half of the runs trains on labels in random order.
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics import curvature, data, results
+from learning_dynamics import curvature, data
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled, whole
 from learning_dynamics.runs import Run
 
 CHAPTER = "curvature/fisher_and_ggn"
@@ -110,41 +107,44 @@ def spectra(network: nn.Module, seed: int, labels: str, samples: int = SAMPLES) 
     return tops | {"lowest": -largest(lambda v: -(H @ v)), "distance": torch.stack(ends).max(), "loss": loss}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all seeds with true and with permuted labels and write the kept result."""
-    parser = argparse.ArgumentParser(description="Spectra of curvature matrices along training on MNIST.")
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--out", type=Path, default=None, help="folder of all results, if not the book's")
-    options = parser.parse_args(arguments)
-    seeds = list(range(options.seeds))
-    started = time.perf_counter()
-    arrays: dict[str, Tensor] = {}
+def compute(call: Call) -> dict[str, Tensor]:
+    """Return the spectra of all seeds, with true and with permuted labels."""
+    arrays: dict[str, Tensor] = {"steps": torch.tensor(call.options.steps)}
     for labels in LABELS:
-        runs = [
-            [spectra(network, seed, labels) for _, network in checkpoints(seed, labels)] for seed in seeds
-        ]
-        for name in runs[0][0]:
-            arrays[f"{labels}_{name}"] = torch.stack(
-                [torch.stack([each[name] for each in run]) for run in runs]
-            )
-        print(f"{labels} labels: {time.perf_counter() - started:.0f} s", flush=True)
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    results.keep(
-        CHAPTER,
-        RUN_NAME,
-        arrays | {"steps": torch.tensor(STEPS)},
-        command=shlex.join(
-            ["python", "-m", "learning_dynamics.experiments.fisher_and_ggn.mnist_spectra", *words]
-        ),
-        seeds=seeds,
-        device="cpu",
-        wall_time=time.perf_counter() - started,
-        rtol=1e-3,
-        folder=options.out,
-        overwrite=True,
-    )
-    return 0
+        runs = [call.piece(f"{labels}-{seed}", _along, call, seed, labels) for seed in call.seeds]
+        arrays |= {f"{labels}_{name}": torch.stack([run[name] for run in runs]) for name in runs[0]}
+    return arrays
+
+
+def _along(call: Call, seed: int, labels: str) -> dict[str, Tensor]:
+    """Return the spectra along one run, one row a checkpoint."""
+    found = [
+        spectra(network, seed, labels, call.options.samples)
+        for _, network in checkpoints(seed, labels, call.options.steps)
+    ]
+    return {name: torch.stack([each[name] for each in found]) for name in found[0]}
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: RUN_NAME,
+    compute=compute,
+    options=(
+        Option("--steps", "measure after so many steps", Scaled((0, 3), STEPS, STEPS), kind=whole),
+        Option("--samples", "measure on so many images", Scaled(50, SAMPLES, SAMPLES)),
+    ),
+    seeds=Scaled(1, 6, 6),
+    rtol=1e-3,
+    resumable=True,
+    devices=("cpu",),
+    kept=("",),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -13,10 +13,7 @@ figure; it needs a GPU and the public data set. `--data FILE.npz` takes any imag
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +24,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from learning_dynamics import data, models, optimizers, results
+from learning_dynamics import data, models, optimizers
 from learning_dynamics._internal.arguments import require_count
-from learning_dynamics.runs import Run, resolve_device
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
+from learning_dynamics.runs import Run
 
 CHAPTER = "adaptivity/gauss_newton_steps"
 MOMENTUM = 0.9
@@ -127,13 +125,13 @@ def train(
     return History(losses, step_sizes, torch.stack(right).sum().item() / len(test_labels))
 
 
-def images_of(name: str, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+def images_of(name: str | Path, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Return images `(n, channels, height, width)` in float32 and labels `(n,)` of a data set or an .npz file.
 
     Raises:
         ValueError: The name is unknown, or the file does not hold `inputs` and `targets` of these shapes.
     """
-    if not name.endswith(".npz"):
+    if isinstance(name, str) and not name.endswith(".npz"):
         loaded = data.load(name, scale="paper", dtype=torch.float32, device=device)
         images, labels = loaded.inputs, loaded.targets
     else:
@@ -198,82 +196,85 @@ def window_means(values: Tensor, window: int) -> Tensor:
     return values[: len(values) // window * window].reshape(-1, window).mean(1)
 
 
-def command_for(name: str, words: Sequence[str]) -> str:
-    """Return the command that makes the result of one optimizer, given the words of a call that may name several."""
-    kept, skipping = [], False
-    for word in words:
-        skipping = word == "--optimizers" or (skipping and not word.startswith("--"))
-        kept += [] if skipping else [word]
-    return shlex.join(
-        [
-            "python",
-            "-m",
-            "learning_dynamics.experiments.gauss_newton_steps.image_training",
-            *kept,
-            "--optimizers",
-            name,
+def data_or_file(word: str) -> str | Path:
+    """Return a file .npz as a path, and the name of a data set as it is."""
+    return Path(word) if word.endswith(".npz") else word
+
+
+def compute(call: Call) -> dict[str, Any]:
+    """Run the grid of one optimizer; return means over windows of steps, and the accuracies."""
+    options, grid = call.options, GRIDS[call.options.optimizers]
+    images, labels = images_of(options.data, call.run.device)
+
+    def runs(lr: float) -> dict[str, Tensor]:
+        found = [
+            one_run(
+                images,
+                labels,
+                network=options.network,
+                optimizer=options.optimizers,
+                lr=lr,
+                seed=seed,
+                epochs=options.epochs,
+                batch_size=options.batch_size,
+            )
+            for seed in call.seeds
         ]
-    )
+        print(f"{options.optimizers} {lr:g}: {[run.accuracy for run in found]}", file=sys.stderr, flush=True)
+        curves = {
+            name: torch.stack([window_means(getattr(run, name), options.window) for run in found])
+            for name in ("loss", "step_size")
+        }
+        return curves | {"accuracy": torch.tensor([run.accuracy for run in found])}
+
+    pieces = [call.piece(f"lr-{lr:g}", runs, lr) for lr in grid]
+    return {name: torch.stack([piece[name] for piece in pieces]) for name in pieces[0]} | {
+        "lr": np.array(grid)
+    }
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: (
+        f"{options.network}-{options.data.stem if isinstance(options.data, Path) else options.data}"
+        f"-{options.optimizers}".lower()
+    ),
+    compute=compute,
+    options=(
+        Option("--network", "the network", Scaled("cnn", "cnn", "resnet18"), allowed=tuple(NETWORKS)),
+        Option(
+            "--data",
+            "a data set's name, or a file .npz",
+            Scaled("mnist-10k", "mnist-10k", "cifar-10"),
+            kind=data_or_file,
+        ),
+        Option(
+            "--optimizers",
+            "optimizers, a result each",
+            Scaled(("sgd-momentum",), DEFAULT, DEFAULT),
+            allowed=tuple(GRIDS),
+        ),
+        Option("--epochs", "number of epochs", Scaled(1, 12, 30)),
+        Option("--batch-size", "size of the batches", Scaled(1000, 128, 128)),
+        Option("--window", "steps averaged for the kept curves", Scaled(2, 31, 31)),
+    ),
+    each="optimizers",
+    seeds=Scaled(1, 6, 3),
+    rtol=0.05,
+    resumable=True,
+    kept=("",),
+    paper=(
+        "--scale paper --device cuda --optimizers ngn sgd",
+        "--scale paper --device cuda --data mnist-10k",
+        "--scale paper --device cuda --data imagenet64.npz --optimizers ngn sgd-momentum adamw",
+    ),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the grids and write a kept result for each optimizer."""
-    parser = argparse.ArgumentParser(description="Train an image classifier with a grid of optimizers.")
-    parser.add_argument("--network", default="cnn", choices=NETWORKS)
-    parser.add_argument("--data", default="mnist-10k", help="a data set's name, or a file .npz")
-    parser.add_argument("--optimizers", nargs="+", default=list(DEFAULT), choices=GRIDS)
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--window", type=int, default=31, help="steps averaged for the kept curves")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--out", type=Path, default=None, help="folder of all results, if not the book's")
-    options = parser.parse_args(arguments)
-    device = resolve_device(options.device)
-    images, labels = images_of(options.data, device)
-    seeds = list(range(options.seeds))
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    for name in options.optimizers:
-        started = time.perf_counter()
-        grid = [
-            [
-                one_run(
-                    images,
-                    labels,
-                    network=options.network,
-                    optimizer=name,
-                    lr=lr,
-                    seed=seed,
-                    epochs=options.epochs,
-                    batch_size=options.batch_size,
-                )
-                for seed in seeds
-            ]
-            for lr in GRIDS[name]
-        ]
-        arrays: dict[str, Any] = {
-            field: torch.stack(
-                [torch.stack([window_means(getattr(h, field), options.window) for h in row]) for row in grid]
-            )
-            for field in ("loss", "step_size")
-        }
-        arrays["accuracy"] = torch.tensor([[h.accuracy for h in row] for row in grid])
-        arrays["lr"] = np.array(GRIDS[name])
-        results.keep(
-            CHAPTER,
-            f"{options.network}-{Path(options.data).stem}-{name}".lower(),
-            arrays,
-            command=command_for(name, words),
-            seeds=seeds,
-            device=device,
-            wall_time=time.perf_counter() - started,
-            rtol=0.05,
-            folder=options.out,
-            overwrite=True,
-        )
-        print(f"{name}: {time.perf_counter() - started:.0f} s", flush=True)
-    return 0
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

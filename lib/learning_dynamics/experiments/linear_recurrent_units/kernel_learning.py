@@ -10,10 +10,7 @@ start, Adam.
 
 from __future__ import annotations
 
-import argparse
-import shlex
 import sys
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
-from learning_dynamics import results
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models.recurrence import DenseRecurrence
 from learning_dynamics.rules import Adam
 
@@ -118,37 +115,39 @@ def learn(
     return curves.reshape(len(rates), len(seeds), steps)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Train both layers with all seeds and rates, and keep every tenth error and the first twenty."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learning_dynamics.experiments.linear_recurrent_units.kernel_learning",
-        description=__doc__,
-    )
-    parser.add_argument("--seeds", type=int, default=12)
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--radius", type=float, help="spectral radius of the start; as drawn if left out")
-    chosen = parser.parse_args(arguments)
-    torch.set_num_threads(1)
-    started, seeds = time.perf_counter(), tuple(range(chosen.seeds))
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    kept: dict[str, Tensor] = {"learning_rates": torch.tensor(LEARNING_RATES)}
+def compute(call: Call) -> dict[str, Tensor]:
+    """Train both layers with all seeds and rates; return every tenth error and the first twenty."""
+    kept = {"learning_rates": torch.tensor(LEARNING_RATES)}
     for activation in ("linear", "tanh"):
-        errors = learn(activation, seeds, chosen.steps, radius=chosen.radius)
-        kept |= {f"{activation}_errors": errors[..., 9::10], f"{activation}_first": errors[..., :20]}
-        print(activation, errors[..., -1].median(-1).values.tolist(), file=sys.stderr, flush=True)
-    results.keep(
-        CHAPTER,
-        "kernel-learning" if chosen.radius is None else "kernel-learning-radius",
-        kept,
-        command=shlex.join(
-            ["python", "-m", "learning_dynamics.experiments.linear_recurrent_units.kernel_learning", *words]
-        ),
-        seeds=seeds,
-        device="cpu",
-        wall_time=time.perf_counter() - started,
-        rtol=0.5,
-    )
-    return 0
+        kept |= call.piece(activation, _curves, call, activation)
+    return kept
+
+
+def _curves(call: Call, activation: str) -> dict[str, Tensor]:
+    errors = learn(activation, call.seeds, call.options.steps, radius=call.options.radius)
+    print(activation, errors[..., -1].median(-1).values.tolist(), file=sys.stderr, flush=True)
+    return {f"{activation}_errors": errors[..., 9::10], f"{activation}_first": errors[..., :20]}
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: "kernel-learning" if options.radius is None else "kernel-learning-radius",
+    compute=compute,
+    options=(
+        Option("--steps", "number of steps", Scaled(20, 1000, 1000)),
+        Option("--radius", "spectral radius of the start; as drawn if left out", kind=float),
+    ),
+    seeds=Scaled(2, 12, 12),
+    rtol=0.5,
+    resumable=True,
+    devices=("cpu",),
+    kept=("", "--radius 0.95"),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":

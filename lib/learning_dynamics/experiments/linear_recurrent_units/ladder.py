@@ -4,15 +4,14 @@
     python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task acsf1 --part dense --data FOLDER
 
 Every rung is trained with the learning rate, out of two, that did best on held-out training data with a seed of its
-own; then with all seeds at once. With `--checkpoints FOLDER --minutes 6` a run stops in time with exit status 75, and
-the same command goes on where it was.
+own; then with all seeds at once. With `--minutes 6` a run stops in time with exit status 75, and the same command goes
+on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,8 +26,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.functional import cross_entropy
 
-from learning_dynamics import results
 from learning_dynamics._internal import checkpoints
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.experiments.linear_recurrent_units.tasks import TASKS, Task, load_task
 from learning_dynamics.models.recurrence import (
     DenseRecurrence,
@@ -38,15 +37,13 @@ from learning_dynamics.models.recurrence import (
     parameter_groups,
     warmup_cosine,
 )
-from learning_dynamics.runs import Run, resolve_device
+from learning_dynamics.runs import Run
 
 CHAPTER = "recurrence/linear_recurrent_units"
 LEARNING_RATES = (2e-3, 8e-3)
 RING = {"r_min": 0.9, "r_max": 0.999}
 SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
-STOPPED = 75
-"""Exit status of a run whose time was up."""
 
 
 class UnscaledStateSpace(DiagonalStateSpace):
@@ -350,7 +347,7 @@ def climb(
     Returns everything by name, ready to be kept, and how many seconds it took over all calls.
     `folder` holds the checkpoints, one for each training; `until` is as in `train`, which also says what is raised.
     """
-    seeds = [run.seed * 1000 + i for i in range(count)]
+    seeds = [10_000 * run.seed + i for i in range(count)]
     arrays: dict[str, np.ndarray] = {"learning_rates": np.array(LEARNING_RATES)}
     seconds = 0.0
     for rung in rungs:
@@ -371,7 +368,7 @@ def climb(
             )
 
         tuned = [
-            trained(f"tune-{i}", rate, [run.seed * 1000 + 999], task.validation)
+            trained(f"tune-{i}", rate, [10_000 * run.seed + 999], task.validation)
             for i, rate in enumerate(LEARNING_RATES)
         ]
         scores = [each.accuracy[0, -1].item() for each in tuned]
@@ -390,55 +387,79 @@ def climb(
     return arrays, seconds
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one part of one task and keep what it gives; return `STOPPED` if the time was up first."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learning_dynamics.experiments.linear_recurrent_units.ladder", description=__doc__
+def compute(call: Call) -> dict[str, np.ndarray]:
+    """Run one part of one task."""
+    options = call.options
+    task = load_task(options.task, folder=options.data)
+    arrays, call.wall_time = climb(
+        PARTS[call.part],
+        task,
+        call.run,
+        count=len(call.seeds),
+        size=Size(**{field.name: getattr(options, field.name) for field in fields(Size)}),
+        device=call.run.device,
+        folder=call.folder,
+        until=call.until,
     )
-    parser.add_argument("--task", required=True, choices=TASKS)
-    parser.add_argument("--part", required=True, choices=tuple(PARTS))
-    parser.add_argument("--data", type=Path, help="folder of the files of acsf1, or the .npz of file")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--device", default="cpu")
-    for field in fields(Size):
-        option = f"--{field.name.replace('_', '-')}"
-        if field.type == "bool":
-            parser.add_argument(option, action="store_true")
-        else:
-            parser.add_argument(option, type=type(field.default), default=field.default)
-    parser.add_argument("--checkpoints", type=Path, help="folder of the checkpoints")
-    parser.add_argument("--minutes", type=float, help="stop after so many; needs --checkpoints")
-    chosen = parser.parse_args(arguments)
-    if chosen.minutes is not None and (chosen.minutes <= 0 or chosen.checkpoints is None):
-        parser.error(f"--minutes {chosen.minutes:g}: allowed: positive, with --checkpoints FOLDER")
-    until = None if chosen.minutes is None else time.monotonic() + 60 * chosen.minutes
-    run = Run(CHAPTER)
-    size = Size(**{field.name: getattr(chosen, field.name) for field in fields(Size)})
-    device = resolve_device(chosen.device)
-    torch.set_num_threads(1)
-    task = load_task(chosen.task, folder=chosen.data)
-    try:
-        arrays, seconds = climb(
-            PARTS[chosen.part], task, run, count=chosen.seeds, size=size, device=device,
-            folder=chosen.checkpoints and chosen.checkpoints / chosen.task, until=until,
-        )  # fmt: skip
-    except checkpoints.OutOfTimeError as stopped:
-        print(stopped, file=sys.stderr)
-        return STOPPED
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    results.keep(
-        CHAPTER,
-        f"{chosen.task}-{chosen.part}",
-        arrays,
-        command=shlex.join(
-            ["python", "-m", "learning_dynamics.experiments.linear_recurrent_units.ladder", *words]
+    return arrays
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raise a ValueError if a task is without its data."""
+    if options.task in ("acsf1", "file") and options.data is None:
+        needs = {"acsf1": "a folder with its files", "file": "a file .npz"}[options.task]
+        raise ValueError(f"data is missing; allowed for the task {options.task}: {needs}")
+
+
+SMOKE = {"width": 4, "states": 3, "depth": 1, "batch": 4, "steps": 4, "evaluations": 2}
+PAPER = {"width": 512, "states": 384, "depth": 6, "batch": 50, "steps": 180_000, "dropout": 0.1}
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: options.data.stem.lower() if options.task == "file" else options.task,
+    compute=compute,
+    options=(
+        Option("--task", "the data", allowed=TASKS, required=True),
+        Option("--data", "folder of the files of acsf1, or the .npz of file", kind=Path),
+        *(
+            Option(
+                f"--{field.name.replace('_', '-')}",
+                "as in `Size`",
+                Scaled(
+                    SMOKE.get(field.name, field.default), field.default, PAPER.get(field.name, field.default)
+                ),
+            )
+            for field in fields(Size)
         ),
-        seeds=tuple(run.seed * 1000 + i for i in range(chosen.seeds)),
-        device=device,
-        wall_time=seconds,
-        rtol=0.05,
-    )
-    return 0
+    ),
+    seeds=Scaled(2, 5, 3),
+    parts=tuple(PARTS),
+    rtol=0.05,
+    resumable=True,
+    check=check,
+    kept=(
+        *(f"--task pixel-mnist --part {part}" for part in ("dense", "diagonal", "final", "variants")),
+        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius")),
+        "--task pixel-mnist --seeds 25 --part normalizer",
+        *(f"--task listops --steps 2000 --part {part}" for part in ("dense", "diagonal", "final")),
+        *(
+            f"--task acsf1 --data FOLDER --steps 200 --seeds 3 --part {part}"
+            for part in ("dense", "diagonal", "final")
+        ),
+    ),
+    paper=(
+        *(
+            f"--task file --data TASK.npz --scale paper --part {part} --device cuda"
+            for part in ("dense", "diagonal", "final")
+        ),
+        "--task file --data PATHX.npz --width 128 --states 256 --steps 250000 --dropout 0.0 --bidirectional "
+        "--seeds 1 --scale paper --part phases --device cuda",
+    ),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":

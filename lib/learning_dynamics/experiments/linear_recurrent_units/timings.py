@@ -1,17 +1,15 @@
 """Time and peak memory of the three ways to evaluate a diagonal recurrence; the table is kept.
 
     python -m learning_dynamics.experiments.linear_recurrent_units.timings
-    python -m learning_dynamics.experiments.linear_recurrent_units.timings --batch 16 --states 384 --device cuda
+    python -m learning_dynamics.experiments.linear_recurrent_units.timings --scale paper --device cuda
 
 Each measurement runs in a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import resource
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -19,9 +17,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from learning_dynamics import results
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models.recurrence import linear_recurrence, ring_eigenvalues
-from learning_dynamics.runs import resolve_device
 
 CHAPTER = "recurrence/linear_recurrent_units"
 LENGTHS = (64, 256, 1024, 4096, 16384)
@@ -72,38 +69,35 @@ def _high_water() -> int:
 
 
 def _alone(method: str, length: int, batch: int, states: int, device: str) -> tuple[float, float]:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    with multiprocessing.get_context("spawn").Pool(1, torch.set_num_threads, (1,)) as pool:
         return pool.apply(measure, (method, length, batch, states, device))
 
 
+def compute(call: Call) -> dict[str, np.ndarray]:
+    """Measure all methods at all lengths, each alone."""
+    sizes = call.options.batch, call.options.states, str(call.run.device)
+    table = np.array([[_alone(m, n, *sizes) for n in call.options.lengths] for m in METHODS])
+    return {"lengths": np.array(call.options.lengths), "seconds": table[..., 0], "memory": table[..., 1]}
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: f"timings-{torch.device(options.device).type}",
+    compute=compute,
+    options=(
+        Option("--batch", "number of sequences", Scaled(1, 4, 16)),
+        Option("--states", "number of states", Scaled(2, 64, 384)),
+        Option("--lengths", "lengths of the sequences", Scaled(LENGTHS[:2], LENGTHS, LENGTHS)),
+    ),
+    rtol=10.0,
+    kept=("",),
+    paper=("--scale paper --device cuda",),
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all methods at all lengths and keep the table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m learning_dynamics.experiments.linear_recurrent_units.timings", description=__doc__
-    )
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--states", type=int, default=64)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    chosen = parser.parse_args(arguments)
-    device, started = str(resolve_device(chosen.device)), time.perf_counter()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    table = np.array(
-        [[_alone(m, n, chosen.batch, chosen.states, device) for n in chosen.lengths] for m in METHODS]
-    )
-    results.keep(
-        CHAPTER,
-        f"timings-{torch.device(device).type}",
-        {"lengths": np.array(chosen.lengths), "seconds": table[..., 0], "memory": table[..., 1]},
-        command=shlex.join(
-            ["python", "-m", "learning_dynamics.experiments.linear_recurrent_units.timings", *words]
-        ),
-        seeds=(0,),
-        device=device,
-        wall_time=time.perf_counter() - started,
-        rtol=10.0,
-    )
-    return 0
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":

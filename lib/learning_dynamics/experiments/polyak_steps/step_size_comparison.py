@@ -2,14 +2,14 @@
 
     python -m learning_dynamics.experiments.polyak_steps.step_size_comparison --files FOLDER
 
-reads `a1a.txt` and `breast-cancer.txt` (LIBSVM's text format) from FOLDER and keeps one result for each.
+reads `a1a.txt` and `breast-cancer.txt` (LIBSVM's text format) from FOLDER and keeps a result for each of them and each
+start.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics import data, ensembles, results, rules
+from learning_dynamics import data, ensembles, rules
 from learning_dynamics.adaptivity.finite_sums import LogisticSum
 from learning_dynamics.data import libsvm
+from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.runs import Run
 
 CHAPTER = "adaptivity/polyak_steps"
@@ -27,6 +28,7 @@ BATCH = 20
 STEPS = 3000
 RIDGES = {"a1a": 0.01, "breast-cancer": 0.1}
 STARTS = {"zero": 0.0, "far": 1.0}  # standard deviation of a normal start
+PROBLEMS = {f"{name}-{start}": (name, start) for name in RIDGES for start in STARTS}
 # every tuned method chooses among nine step sizes
 EXPONENTS = torch.arange(-2.0, 2.01, 0.5, dtype=torch.float64)
 
@@ -167,34 +169,37 @@ def compare(
     return arrays
 
 
+def compute(call: Call) -> dict[str, Any]:
+    """Run the comparison on one of the true files, from one start."""
+    name, start = PROBLEMS[call.options.problems]
+    problem = read(call.options.files / f"{name}.txt", RIDGES[name])
+    return compare(problem, call.seeds, call.options.steps, start) | {
+        "samples": len(problem.signs),
+        "features": problem.inputs.shape[1] - 1,
+        "smoothness": problem.smoothness.max(),
+    }
+
+
+EXPERIMENT = Experiment(
+    chapter=CHAPTER,
+    name=lambda options: options.problems,
+    compute=compute,
+    options=(
+        Option("--files", "folder with a1a.txt and breast-cancer.txt", kind=Path, required=True),
+        Option("--problems", "set and start", tuple(PROBLEMS), allowed=tuple(PROBLEMS)),
+        Option("--steps", "number of steps", Scaled(100, STEPS, STEPS)),
+    ),
+    each="problems",
+    seeds=Scaled(2, 20, 20),
+    devices=("cpu",),
+    kept=("--files FOLDER",),
+)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the comparison on the true files and keep the results."""
-    parser = argparse.ArgumentParser(description="DecSPS against tuned rivals on the true LIBSVM files.")
-    parser.add_argument("--files", type=Path, required=True, help="folder with a1a.txt and breast-cancer.txt")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--out", type=Path, default=None, help="folder of all results, if not the book's")
-    options = parser.parse_args(arguments)
-    for name, ridge in RIDGES.items():
-        problem = read(options.files / f"{name}.txt", ridge)
-        about = {"samples": len(problem.signs), "features": problem.inputs.shape[1] - 1}
-        for start in STARTS:
-            started = time.perf_counter()
-            arrays = compare(problem, range(options.seeds), start=start)
-            results.keep(
-                CHAPTER,
-                f"{name}-{start}",
-                arrays | about | {"smoothness": problem.smoothness.max()},
-                command="python -m learning_dynamics.experiments.polyak_steps.step_size_comparison --files FOLDER",
-                seeds=range(options.seeds),
-                device="cpu",
-                wall_time=time.perf_counter() - started,
-                rtol=1e-6,
-                folder=options.out,
-                overwrite=True,
-            )
-            print(f"{name} from {start}: {time.perf_counter() - started:.0f} s", flush=True)
-    return 0
+    """Compute and keep; see `learning_dynamics.experiments.command`."""
+    return EXPERIMENT.main(arguments)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())
