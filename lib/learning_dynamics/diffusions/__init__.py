@@ -5,6 +5,7 @@ the **diffusion** that it approaches as the step goes to zero. Paths have the sh
 first, as everywhere in this library; parallel chains are batch axes.
 """
 
+from learning_dynamics.diffusions.average_shift import average_shift
 from learning_dynamics.diffusions.euler_maruyama import euler_maruyama
 from learning_dynamics.diffusions.label_noise import label_noise_gradient
 from learning_dynamics.diffusions.ornstein_uhlenbeck import OrnsteinUhlenbeck
@@ -16,6 +17,7 @@ from learning_dynamics.diffusions.stationary import (
 
 __all__ = [
     "OrnsteinUhlenbeck",
+    "average_shift",
     "chain_covariance",
     "chain_covariance_path",
     "diffusion_covariance",
