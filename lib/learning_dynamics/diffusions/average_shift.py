@@ -22,7 +22,7 @@ def average_shift(loss: Callable[[Tensor], Tensor], minimizer: Tensor, covarianc
     iterates has the excess loss :math:`\tfrac12\delta^\top H\delta`, which no further step lowers.
 
     Source: Dieuleveut, Durmus and Bach (2020), Bridging the gap between constant step size stochastic gradient
-    descent and Markov chains, theorem 4.
+    descent and Markov chains, section 3 (expansion of the stationary mean).
 
     Args:
         loss: `loss(theta) -> ()`, three times differentiable, `theta (d)`.
