@@ -87,7 +87,24 @@ class _OfTargets(OutputCurvature):
         data = LinearizedData(model, inputs, parameters, batch_size)
         law, scale = as_law(law, data.outputs)
         targets = law.checked(data.outputs, targets)
+        self._law, self._scale, self._targets = law, scale, targets
         super().__init__(data, self._at_outputs(law, scale, data.outputs, targets))
+
+    def loss_and_gradient(self) -> tuple[Tensor, Tensor]:
+        """Return the mean loss `()` and its gradient `(d)`, from the linearization that the products use."""
+        scores = self._law.gradient(self.outputs, self._targets) * (self._scale / len(self._targets))
+        gradient = sum(part.pull(scores[rows]) for rows, part in self._data.batches())
+        return self._scale * self._law.loss(self.outputs, self._targets).mean(), gradient
+
+    @torch.no_grad()
+    def loss_at(self, theta: Tensor) -> Tensor:
+        """Return the mean loss `()` on the same data at other parameters `(d)`; NaN or infinity pass through."""
+        rows = self._data.rows()
+        losses = [
+            self._law.loss(self._data.network.outputs(theta, self._data.inputs[some]), self._targets[some])
+            for some in rows
+        ]
+        return self._scale * torch.cat(losses).mean()
 
     @abstractmethod
     def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
