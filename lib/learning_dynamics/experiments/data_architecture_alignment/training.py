@@ -18,10 +18,9 @@ import numpy as np
 import torch
 from sklearn.datasets import make_moons
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from learning_dynamics import data
+from learning_dynamics import data, ensembles
 from learning_dynamics._internal.arguments import step_numbers
 from learning_dynamics.curvature import Jacobian
 from learning_dynamics.data import semeion
@@ -45,6 +44,10 @@ def float32_tolerance(samples: int, parameters: int) -> float:
     return 2.0**-24 * math.sqrt(samples + parameters + 1)
 
 
+Watch = Callable[[int, nn.Module, Tensor, Tensor], Sequence[float]]
+"""`watch(seed, model, inputs, labels)`: K numbers of one seed's network, which it may change, at a recorded epoch."""
+
+
 class Data(NamedTuple):
     """Inputs `(seeds, n, ...)` and labels 0 and 1 `(seeds, n)`, both float32."""
 
@@ -58,8 +61,8 @@ class Training(NamedTuple):
     Attributes:
         epochs: `(R,)`.
         loss: `(R, S)`, mean cross-entropy on all samples; inf where a run diverged.
-        error: `(R, S)`, share of samples on the wrong side.
-        watched: `(R, S, K)`, what `watch` returned.
+        error: `(R, S)`, share of samples on the wrong side; inf where a run diverged.
+        watched: `(R, S, K)`, what `watch` returned; inf where a run diverged.
         models: The trained networks.
     """
 
@@ -136,7 +139,7 @@ def train(
     batch_size: int,
     epochs: int,
     record: Sequence[int],
-    watch: Callable[[nn.Module, Tensor, Tensor], Sequence[float]] | None = None,
+    watch: Watch | None = None,
 ) -> Training:
     """Train one network a seed, all at once, by stochastic gradients with momentum on the cross-entropy.
 
@@ -148,82 +151,70 @@ def train(
         batch_size: At most n; every epoch passes over a new order of the samples, the same for all seeds.
         epochs: How many.
         record: Increasing epochs between 0 and `epochs`, which must be the last of them.
-        watch: `watch(model, inputs, labels) -> sequence of K numbers`, called at the recorded epochs, seed by seed.
+        watch: Called at the recorded epochs, seed by seed.
 
     Raises:
         ValueError: Counts do not fit.
     """
     seeds, n = seen.labels.shape
-    if len(models) != seeds or not 1 <= batch_size <= n:
-        raise ValueError(
-            f"{len(models)} models, batch_size = {batch_size}; allowed: {seeds} and from 1 to {n}, as the data"
-        )
+    if len(models) != seeds:
+        raise ValueError(f"models are {len(models)}; allowed: {seeds}, one a data set")
     record = step_numbers(record, epochs)
     if record[-1] != epochs:
         raise ValueError(f"record = {record}; allowed: the last is epochs = {epochs}")
-    shape_of, (stacked, _) = models[0], stack_module_state(list(models))
-    theta = {name: value.detach().clone() for name, value in stacked.items()}
-    shapes = {name: value.shape for name, value in theta.items()}
-    rule = SGD(step_size, momentum=momentum)
-    flat = {name: value.flatten(1) for name, value in theta.items()}
-    states = {name: rule.start(value) for name, value in flat.items()}
+    order = ensembles.shuffled(n, batch_size, torch.Generator().manual_seed(40_000))
+    per_epoch = math.ceil(n / batch_size)
+    ensemble = ensembles.ModuleEnsemble(models, SGD(step_size, momentum=momentum), cross_entropy)
 
-    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        logits = functional_call(shape_of, parameters, (x,)).squeeze(-1)
-        return binary_cross_entropy_with_logits(logits, y), ((logits > 0) != (y > 0.5)).float().mean()
+    def observe(ensemble: ensembles.ModuleEnsemble) -> Tensor:
+        rows = torch.stack(ensemble.evaluate(cross_entropy_and_error, *seen), 1).double()
+        if watch is None:
+            return rows
+        own = [list(watch(s, ensemble.module(s), seen.inputs[s], seen.labels[s])) for s in range(seeds)]
+        return torch.cat([rows, torch.tensor(own, dtype=torch.float64)], 1)
 
-    gradient = vmap(grad_and_value(loss, has_aux=True))
-    order = torch.Generator().manual_seed(40_000)
-    wanted, rows = set(record), []
-    for epoch in range(epochs + 1):
-        if epoch in wanted:
-            shaped = {name: value.reshape(shapes[name]) for name, value in flat.items()}
-            with torch.no_grad():
-                values, errors = vmap(loss)(shaped, seen.inputs, seen.labels)
-            trained = [_with(model, shaped, s) for s, model in enumerate(models)]
-            seen_by = [
-                list(watch(trained[s], seen.inputs[s], seen.labels[s])) if watch else [] for s in range(seeds)
-            ]
-            rows.append((values.double().nan_to_num(nan=torch.inf), errors.double(), torch.tensor(seen_by)))
-        if epoch == epochs:
-            break
-        for rows_of_batch in torch.randperm(n, generator=order).split(batch_size):
-            shaped = {name: value.reshape(shapes[name]) for name, value in flat.items()}
-            slopes, _ = gradient(shaped, seen.inputs[:, rows_of_batch], seen.labels[:, rows_of_batch])
-            for name in flat:
-                flat[name], states[name] = rule.step(flat[name], slopes[name].flatten(1), states[name])
-    losses, errors, watched = (torch.stack(part) for part in zip(*rows, strict=True))
-    return Training(torch.tensor(record), losses, errors, watched, trained)
+    found = ensemble.train(
+        ensembles.batches(order, *seen),
+        epochs * per_epoch,
+        record=[epoch * per_epoch for epoch in record],
+        observe=observe,
+    ).values
+    trained = [ensemble.module(s) for s in range(seeds)]
+    return Training(torch.tensor(record), found[..., 0], found[..., 1], found[..., 2:], trained)
 
 
-def _with(model: nn.Module, shaped: dict[str, Tensor], seed: int) -> nn.Module:
-    other = copy.deepcopy(model)
-    with torch.no_grad():
-        for name, parameter in other.named_parameters():
-            parameter.copy_(shaped[name][seed])
-    return other
+def cross_entropy(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Return the mean cross-entropy of labels 0 and 1, `y (n)`, under the logits `(n, 1)` of a model."""
+    return binary_cross_entropy_with_logits(model(x).squeeze(-1), y)
+
+
+def cross_entropy_and_error(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean cross-entropy and the share of samples on the wrong side."""
+    logits = model(x).squeeze(-1)
+    error = ((logits > 0) != (y > 0.5)).float().mean()
+    return binary_cross_entropy_with_logits(logits, y), error
 
 
 class Alignment:
     """A `watch` that measures, in float64, how the labels lie relative to the Jacobian at the float32 tolerance.
 
     It returns five numbers: relative residual of the labels +1 and -1, numerical rank, change of the tangent kernel
-    since the first call (squared Frobenius norm), the same divided by the squared norm at the start, and the largest
-    share of dead units in a layer. A network that has left the finite numbers counts as wholly misaligned.
+    since the first call for the seed (squared Frobenius norm), the same divided by the squared norm at the start, and
+    the largest share of dead units in a layer. All are infinite for a network that has left the finite numbers.
     """
 
     def __init__(self) -> None:
         """Start without a kernel to compare with."""
         self._first: dict[int, Tensor] = {}
 
-    def __call__(self, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, ...]:
-        """Return the five numbers; the first call with a data set sets the kernel to compare with."""
+    def __call__(self, seed: int, model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, ...]:
+        """Return the five numbers; the first call for a seed sets the kernel that its later ones compare with."""
         model, inputs = model.double(), inputs.double()
         size = sum(parameter.numel() for parameter in model.parameters())
         if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-            return 1.0, 0.0, math.inf, math.inf, 1.0
+            return (math.inf,) * 5
         gram = column_space.layerwise_gram(model, inputs)
-        first = self._first.setdefault(labels.data_ptr(), gram)
+        first = self._first.setdefault(seed, gram)
         where = column_space.from_gram(gram, 2 * labels.double() - 1)
         rtol = float32_tolerance(len(labels), size)
         change = (gram - first).square().sum()

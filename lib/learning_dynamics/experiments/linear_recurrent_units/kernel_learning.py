@@ -10,14 +10,15 @@ start, Adam.
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 
+from learning_dynamics import ensembles
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models.recurrence import DenseRecurrence
 from learning_dynamics.rules import Adam
@@ -90,29 +91,16 @@ def learn(
         if radius is not None:
             with torch.no_grad():
                 layer.A *= radius / torch.linalg.eigvals(layer.A).abs().max()
-    stacked, _ = stack_module_state(layers)
-    theta = {
-        name: value.detach().expand(len(rates), *value.shape).flatten(0, 1).clone()
-        for name, value in stacked.items()
-    }
-    inputs, targets = (part.repeat(len(rates), 1, 1, 1) for part in (data.inputs, data.targets))
     rate = torch.tensor(rates).repeat_interleave(len(seeds))[:, None]
-    rule = Adam(rate)
-    flat = {name: value.flatten(1) for name, value in theta.items()}
-    states = {name: rule.start(value) for name, value in flat.items()}
+    inputs, targets = (part.repeat(len(rates), 1, 1, 1) for part in (data.inputs, data.targets))
+    ensemble = ensembles.ModuleEnsemble(layers * len(rates), Adam(rate), squared_error)
+    losses = ensemble.train(itertools.repeat((inputs, targets)), steps).losses
+    return losses.T.reshape(len(rates), len(seeds), steps)
 
-    def error(p: dict[str, Tensor], u: Tensor, y: Tensor) -> Tensor:
-        return (functional_call(layers[0], p, (u,)) - y).square().mean()
 
-    gradient, errors = vmap(grad_and_value(error)), []
-    for _ in range(steps):
-        shaped = {name: value.reshape(theta[name].shape) for name, value in flat.items()}
-        slopes, values = gradient(shaped, inputs, targets)
-        errors.append(values)
-        for name in flat:
-            flat[name], states[name] = rule.step(flat[name], slopes[name].flatten(1), states[name])
-    curves = torch.stack(errors, -1).nan_to_num(nan=torch.inf)
-    return curves.reshape(len(rates), len(seeds), steps)
+def squared_error(model: Callable[[Tensor], Tensor], u: Tensor, y: Tensor) -> Tensor:
+    """Return the mean squared error of a model's outputs for the sequences `u (n, T, 1)` against `y (n, T, 1)`."""
+    return (model(u) - y).square().mean()
 
 
 def compute(call: Call) -> dict[str, Tensor]:
