@@ -31,6 +31,31 @@ def test_batched_training_is_torch_sgd_for_each_seed() -> None:
         assert abs(got.loss[-1, s].item() - loss) < 1e-5
 
 
+def test_the_kernel_is_compared_with_that_of_the_same_seed() -> None:
+    """Equal labels, as data that a slice shares: each seed's change starts at zero and is its own."""
+    seen = alignment.make_data("two-moons", 20, [0, 0])
+    networks = alignment.make_models("two-moons", 5, [0, 1])
+    options = {"step_size": 0.1, "momentum": 0.9, "batch_size": 10, "epochs": 2, "record": [0, 2]}
+    together = alignment.train(networks, seen, watch=alignment.Alignment(), **options).watched
+    assert (together[0, :, 2] == 0).all() and (together[1, :, 2] > 0).all()
+    second = alignment.Data(seen.inputs[1:], seen.labels[1:])
+    alone = alignment.train(networks[1:], second, watch=alignment.Alignment(), **options).watched
+    torch.testing.assert_close(together[:, 1], alone[:, 0], rtol=1e-3, atol=1e-6)
+    shared = alignment.Data(seen.inputs[:1].expand(2, -1, -1), seen.labels[:1].expand(2, -1))
+    again = alignment.train(networks, shared, watch=alignment.Alignment(), **options).watched
+    torch.testing.assert_close(again, together, rtol=1e-3, atol=1e-6)
+
+
+def test_a_diverged_run_is_infinite_in_every_record() -> None:
+    seen, networks = alignment.make_data("sine", 20, [0, 1]), alignment.make_models("sine", 4, [0, 1])
+    with torch.no_grad():
+        networks[1].last.weight.fill_(torch.nan)
+    options = {"step_size": 0.1, "momentum": 0.9, "batch_size": 10, "epochs": 1, "record": [0, 1]}
+    got = alignment.train(networks, seen, watch=alignment.Alignment(), **options)
+    for values in (got.loss, got.error, got.watched):
+        assert values[:, 1].isinf().all() and values[:, 0].isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -151,7 +151,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, dropout: flo
     assert torch.equal(parts.loss, whole.loss) and torch.equal(parts.accuracy, whole.accuracy)
     states = [torch.load(each, weights_only=True)["state"] for each in (path, at_once)]
     for part in ("parameters", "buffers"):
-        first, second = (state[part] for state in states)
+        first, second = (state["ensemble"][part] for state in states)
         assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
     again = train("lru", tiny_task(), [3, 5], learning_rate=1e-2, size=size, checkpoint=path)
     assert torch.equal(again.loss, whole.loss) and again.seconds == parts.seconds
@@ -176,13 +176,15 @@ def test_dropout_leaves_the_global_generator_alone() -> None:
     assert not torch.equal(dropped.loss, plain.loss)
 
 
-def test_every_step_drops_other_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn, original = [], ladder._drawing_from
-    monkeypatch.setattr(
-        ladder, "_drawing_from", lambda seed, device: drawn.append(seed) or original(seed, device)
-    )
-    train("lru", tiny_task(), [3], learning_rate=1e-2, size=replace(TINY, dropout=0.5))
-    assert len(drawn) == len({*drawn}) == 1 + TINY.steps  # the model's start, and each step
+def test_every_step_drops_other_features() -> None:
+    """With rates that are almost zero the losses of one batch, met again and again, differ by what is dropped."""
+    task = tiny_task()
+    part = tuple(each[:1] for each in task.train)
+    one = replace(task, train=part)  # the same sample in every batch
+    size = replace(TINY, dropout=0.5)
+    dropped = train("lru", one, [3], learning_rate=1e-12, size=size).loss[0]
+    plain = train("lru", one, [3], learning_rate=1e-12, size=TINY).loss[0]
+    assert len(dropped.unique()) == TINY.steps and plain.std() < 1e-5 < dropped.std()
 
 
 def test_recurrent_parameters_have_a_rate_of_their_own() -> None:

@@ -14,8 +14,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,10 +22,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.nn.functional import cross_entropy
 
+from learning_dynamics import ensembles
 from learning_dynamics._internal import checkpoints
+from learning_dynamics._internal.randomness import global_seed
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.experiments.linear_recurrent_units.tasks import TASKS, Task, load_task
 from learning_dynamics.models.recurrence import (
@@ -174,100 +174,55 @@ def train(
     if until is not None and checkpoint is None:
         raise ValueError("checkpoint = None; allowed with a time to stop: a file")
     stop = size.steps if steps is None else steps
-    fit = _Fit(rung, task, seeds, learning_rate, size, device)
+    fit = _started(rung, task, seeds, learning_rate, size, device)
     data = f"{task.classes} classes of {tuple(task.train[0].shape)}"
     settings = f"{rung}, {data}, seeds {tuple(seeds)}, {stop} steps at rate {learning_rate:g}, {size}"
     if checkpoint is not None and (state := checkpoints.load(checkpoint, settings=settings)):
         fit.restore(state)
+    rows = ensembles.drawn(len(task.train[0]), size.batch, fit.sources)
+    batches = ensembles.batches(rows, *(part.to(device) for part in task.train), shared=True)
+    held_out = [part.to(device) for part in evaluate_on or task.test]
     evaluated = {round(size.steps * (i + 1) / size.evaluations) for i in range(size.evaluations)}
     started, saved = time.monotonic() - fit.seconds, time.monotonic()
-    while fit.steps < stop:
-        fit.step()
-        if fit.steps in evaluated:
-            fit.evaluate(*(evaluate_on or task.test))
+    while fit.ensemble.steps < stop:
+        fit.losses.append(fit.ensemble.step(*next(batches)))
+        fit.schedule.step()
+        if fit.ensemble.steps in evaluated:
+            fit.accuracies.append(_accuracy(fit.ensemble, *held_out))
         now = time.monotonic()
         fit.seconds = now - started
-        out_of_time = until is not None and now >= until
-        if checkpoint is not None and (out_of_time or fit.steps == stop or now - saved > SAVE_EVERY):
+        done, out_of_time = fit.ensemble.steps == stop, until is not None and now >= until
+        if checkpoint is not None and (out_of_time or done or now - saved > SAVE_EVERY):
             checkpoints.save(checkpoint, fit.state(), settings=settings)
             saved = now
-        if out_of_time and fit.steps < stop:
+        if out_of_time and not done:
             raise checkpoints.OutOfTimeError(
-                f"{rung} at rate {learning_rate:g}: {fit.steps} of {stop} steps; the same call goes on from there"
+                f"{rung} at rate {learning_rate:g}: {fit.ensemble.steps} of {stop} steps; "
+                "the same call goes on from there"
             )
     return Training(
-        torch.stack(fit.losses, 1).nan_to_num(nan=torch.inf).cpu(),
+        torch.stack(fit.losses, 1).cpu(),
         torch.stack(fit.accuracies, 1) if fit.accuracies else torch.empty(len(seeds), 0),
         tuple(k for k in sorted(evaluated) if k <= stop),
         fit.seconds,
     )
 
 
+@dataclass
 class _Fit:
-    """One training run of one rung, all seeds at once, that can be put down and taken up again."""
+    """What a run that is put down needs to go on: the ensemble, its schedule and generators, what it saw."""
 
-    def __init__(
-        self,
-        rung: str,
-        task: Task,
-        seeds: Sequence[int],
-        learning_rate: float,
-        size: Size,
-        device: torch.device | str,
-    ) -> None:
-        self.size, self.device, self.first_seed = size, torch.device(device), seeds[0]
-        self.sources = [torch.Generator().manual_seed(seed) for seed in seeds]
-        models = [_model(rung, task, size, source).to(device) for source in self.sources]
-        self.template = models[0]
-        self.parameters, self.buffers = stack_module_state(models)
-        self.optimizer = torch.optim.AdamW(self._groups(learning_rate))
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, warmup_cosine(size.steps))
-        self.inputs, self.labels = (part.to(device) for part in task.train)
-        self.gradient = vmap(grad_and_value(self._loss), randomness="different")
-        self.losses: list[Tensor] = []
-        self.accuracies: list[Tensor] = []
-        self.seconds = 0.0
-
-    @property
-    def steps(self) -> int:
-        """Number of steps done."""
-        return len(self.losses)
-
-    def step(self) -> None:
-        """Take one step on a new batch."""
-        rows = torch.stack(
-            [torch.randint(len(self.inputs), (self.size.batch,), generator=source) for source in self.sources]
-        )
-        self.template.train()
-        values = {name: p.detach() for name, p in self.parameters.items()}
-        batch = self.inputs[rows], self.labels[rows]
-        if self.size.dropout:
-            with _drawing_from(self.first_seed * 10**7 + self.steps, self.device):
-                gradients, losses = self.gradient(values, self.buffers, *batch)
-        else:
-            gradients, losses = self.gradient(values, self.buffers, *batch)
-        self.losses.append(losses.detach())
-        for name, parameter in self.parameters.items():
-            parameter.grad = gradients[name]
-        self.optimizer.step()
-        self.schedule.step()
-
-    @torch.no_grad()
-    def evaluate(self, inputs: Tensor, labels: Tensor) -> None:
-        """Measure each seed's accuracy."""
-        self.template.eval()
-        right = []
-        for u, y in zip(inputs.split(100), labels.split(100), strict=True):
-            logits = vmap(self._outputs, (0, 0, None))(self.parameters, self.buffers, u.to(self.device))
-            right.append((logits.argmax(-1) == y.to(self.device)) & logits.isfinite().all(-1))
-        self.accuracies.append(torch.cat(right, 1).double().mean(1).cpu())
+    ensemble: ensembles.ModuleEnsemble
+    schedule: torch.optim.lr_scheduler.LambdaLR
+    sources: list[torch.Generator]
+    losses: list[Tensor]
+    accuracies: list[Tensor]
+    seconds: float = 0.0
 
     def state(self) -> dict[str, Any]:
         """Return all that `restore` needs."""
         return {
-            "parameters": self.parameters,
-            "buffers": self.buffers,
-            "optimizer": self.optimizer.state_dict(),
+            "ensemble": self.ensemble.state_dict(),
             "schedule": self.schedule.state_dict(),
             "sources": [source.get_state() for source in self.sources],
             "losses": torch.stack(self.losses, 1),
@@ -277,33 +232,48 @@ class _Fit:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state, whose tensors are on the CPU."""
-        with torch.no_grad():
-            for name, value in state["parameters"].items():
-                self.parameters[name].copy_(value)
-        self.buffers = {name: value.to(self.device) for name, value in state["buffers"].items()}
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.ensemble.load_state_dict(state["ensemble"])
         self.schedule.load_state_dict(state["schedule"])
         for source, at in zip(self.sources, state["sources"], strict=True):
             source.set_state(at)
-        self.losses = list(state["losses"].to(self.device).unbind(1))
+        self.losses = list(state["losses"].to(self.ensemble.theta.device).unbind(1))
         self.accuracies, self.seconds = list(state["accuracies"]), state["seconds"]
 
-    def _outputs(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], u: Tensor) -> Tensor:
-        return functional_call(self.template, (parameters, buffers), (u,))
 
-    def _loss(
-        self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], u: Tensor, y: Tensor
-    ) -> Tensor:
-        return cross_entropy(self._outputs(parameters, buffers, u), y)
+def _started(
+    rung: str, task: Task, seeds: Sequence[int], learning_rate: float, size: Size, device: torch.device | str
+) -> _Fit:
+    """Return all seeds before the first step, under AdamW with a group of their own for recurrent parameters."""
+    sources = [torch.Generator().manual_seed(seed) for seed in seeds]
+    models = [_model(rung, task, size, source).to(device) for source in sources]
+    names = {id(parameter): name for name, parameter in models[0].named_parameters()}
 
-    def _groups(self, learning_rate: float) -> list[dict[str, Any]]:
-        names = {id(parameter): name for name, parameter in self.template.named_parameters()}
+    def optimizer(stacked: dict[str, Tensor]) -> torch.optim.Optimizer:
         groups = parameter_groups(
-            self.template, learning_rate=learning_rate, recurrent_factor=self.size.recurrent_factor
+            models[0], learning_rate=learning_rate, recurrent_factor=size.recurrent_factor
         )
-        return [
-            group | {"params": [self.parameters[names[id(p)]] for p in group["params"]]} for group in groups
-        ]
+        return torch.optim.AdamW(
+            [group | {"params": [stacked[names[id(p)]] for p in group["params"]]} for group in groups]
+        )
+
+    dropout_seed = seeds[0] * 10**7 if size.dropout else None
+    ensemble = ensembles.ModuleEnsemble(models, optimizer, _loss, dropout_seed=dropout_seed)
+    assert ensemble.optimizer is not None
+    schedule = torch.optim.lr_scheduler.LambdaLR(ensemble.optimizer, warmup_cosine(size.steps))
+    return _Fit(ensemble, schedule, sources, losses=[], accuracies=[])
+
+
+def _loss(model: Callable[[Tensor], Tensor], u: Tensor, y: Tensor) -> Tensor:
+    return cross_entropy(model(u), y)
+
+
+def _accuracy(ensemble: ensembles.ModuleEnsemble, inputs: Tensor, labels: Tensor) -> Tensor:
+    """Return each seed's accuracy `(seeds,)`; an output that is not finite counts as wrong."""
+    right = []
+    for u, y in zip(inputs.split(100), labels.split(100), strict=True):
+        logits = ensemble.evaluate(lambda model, u: model(u), u, shared=True)
+        right.append((logits.argmax(-1) == y) & logits.isfinite().all(-1))
+    return torch.cat(right, 1).double().mean(1).cpu()
 
 
 def _model(rung: str, task: Task, size: Size, source: torch.Generator) -> SequenceModel:
@@ -311,7 +281,7 @@ def _model(rung: str, task: Task, size: Size, source: torch.Generator) -> Sequen
     if size.bidirectional:
         settings = settings | {"bidirectional": True}
     seed = int(torch.randint(2**31, (), generator=source))
-    with _drawing_from(seed, torch.device("cpu")):  # encoder, gates and decoder take PyTorch's own start
+    with global_seed(seed):  # encoder, gates and decoder take PyTorch's own start
         return SequenceModel(
             task.tokens or task.train[0].shape[-1],
             size.width,
@@ -321,14 +291,6 @@ def _model(rung: str, task: Task, size: Size, source: torch.Generator) -> Sequen
             tokens=bool(task.tokens),
             dropout=size.dropout,
         )
-
-
-@contextmanager
-def _drawing_from(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed PyTorch's global generator, for what takes no other, and put it back afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 def climb(
