@@ -41,8 +41,8 @@ serve: book ## Render and serve the book on this machine: [PORT=8000]
 	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory book/_build/html
 
-bench: .venv/ready ## Measure speed ratios, chapter times and the render, in one table
-	@$(BIN)/python tools/bench.py
+bench: .venv/ready ## Measure speed ratios, chapter times and the render: [PART=recurrence]
+	@$(BIN)/python tools/bench.py $(PART)
 
 seeds: .venv/ready ## Run chapters with other seeds: same verdicts? [CHAPTER=part/name]
 	@$(BIN)/python tools/seeds.py $(CHAPTER)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from learning_dynamics import curvature, data
+from timing import Row, one_thread, shortest, show
 
 REPEATS = 15
 
@@ -26,28 +26,14 @@ def problem() -> tuple[nn.Module, Tensor, Tensor]:
     return model, inputs, torch.as_tensor(digits.targets).long()
 
 
-def seconds_side_by_side(*works: Callable[[], object]) -> list[float]:
-    """Return the shortest wall time of each work, taken in turns so that a busy machine troubles all alike."""
-    times = [[] for _ in works]
-    for _ in range(REPEATS):
-        for work, taken in zip(works, times, strict=True):
-            start = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - start)
-    return [min(taken) for taken in times]
+def rows() -> Iterator[Row]:
+    """Yield products in gradient evaluations and, where curvlinops is installed, against its products."""
+    with one_thread():
+        yield from _in_gradients()
+        yield from _against_curvlinops()
 
 
-def rows() -> list[tuple[str, str]]:
-    """Return products in gradient evaluations and, where curvlinops is installed, against its products."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return [*_in_gradients(), *_against_curvlinops()]
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _in_gradients() -> list[tuple[str, str]]:
+def _in_gradients() -> Iterator[Row]:
     model, inputs, targets = problem()
     loss, weights = nn.CrossEntropyLoss(), list(model.parameters())
     law = curvature.Categorical()
@@ -62,24 +48,24 @@ def _in_gradients() -> list[tuple[str, str]]:
         "Hessian": curvature.Hessian(model, law, inputs, targets),
     }
     v = torch.ones(operators["GGN"].shape[0])
-    gradient, *products = seconds_side_by_side(
+    gradient, *products = shortest(
         lambda: torch.autograd.grad(loss(model(inputs), targets), weights),
         *(lambda A=A: A @ v for A in operators.values()),
+        repeats=REPEATS,
     )
     label = "MLP 784-100-10 on MNIST-10k, against a gradient"
-    return [
-        (f"product with the {name}, {label}", f"{product / gradient:.2f} gradients")
-        for name, product in zip(operators, products, strict=True)
-    ]
+    for name, product in zip(operators, products, strict=True):
+        yield f"product with the {name}, {label}", f"{product / gradient:.2f} gradients"
 
 
-def _against_curvlinops() -> list[tuple[str, str]]:
+def _against_curvlinops() -> Iterator[Row]:
     if importlib.util.find_spec("curvlinops") is None:
-        return [("GGN product against curvlinops", "curvlinops is not installed")]
+        yield "GGN product against curvlinops", "curvlinops is not installed"
+        return
     from curvlinops import GGNLinearOperator
 
     model, inputs, targets = problem()
-    loss, table = nn.CrossEntropyLoss(), []
+    loss = nn.CrossEntropyLoss()
     ours = curvature.GaussNewton(model, loss, inputs, targets)
     theirs = GGNLinearOperator(
         model, loss, list(model.parameters()), [(inputs, targets)], check_deterministic=False
@@ -88,13 +74,9 @@ def _against_curvlinops() -> list[tuple[str, str]]:
         V = torch.randn(ours.shape[0], columns, generator=torch.Generator().manual_seed(1))
         V = V[:, 0] if columns == 1 else V
         torch.testing.assert_close(ours @ V, theirs @ V, rtol=1e-3, atol=1e-5)
-        mine, other = seconds_side_by_side(lambda V=V: ours @ V, lambda V=V: theirs @ V)
-        table.append(
-            (f"GGN product with {columns} vectors against curvlinops", f"{mine / other:.2f} times its time")
-        )
-    return table
+        mine, other = shortest(lambda V=V: ours @ V, lambda V=V: theirs @ V, repeats=REPEATS)
+        yield f"GGN product with {columns} vectors against curvlinops", f"{mine / other:.2f} times its time"
 
 
 if __name__ == "__main__":
-    for label, ratio in rows():
-        print(f"{label}: {ratio}")
+    show(rows())

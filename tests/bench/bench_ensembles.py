@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from learning_dynamics.ensembles import batched, iterate, stack_over_seeds
 from learning_dynamics.rules import HeavyBall
+from timing import Row, shortest, show
 
 INPUTS, WIDTH, SAMPLES, STEPS = 4, 8, 16, 100
 
@@ -33,36 +33,19 @@ def train(X: Tensor, y: Tensor, theta0: Tensor) -> Tensor:
     return iterate(HeavyBall(0.02, 0.9), batched(loss, X, y), theta0, STEPS, record=[STEPS]).last
 
 
-def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the shortest wall time of a few calls."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def rows() -> list[tuple[str, str]]:
-    """Return for ensembles of 1, 8 and 64 how many times faster they are than a loop over their runs."""
-    table = []
+def rows() -> Iterator[Row]:
+    """Yield for ensembles of 1, 8 and 64 how many times faster they are than a loop over their runs."""
     train(*make_run(0))  # first calls load kernels
     for size in (1, 8, 64):
         singles = [make_run(seed) for seed in range(size)]
         stacked = stack_over_seeds(make_run, range(size))
-        together = seconds(lambda stacked=stacked: train(*stacked))
-        loop = seconds(
+        (together,) = shortest(lambda stacked=stacked: train(*stacked), repeats=3)
+        (loop,) = shortest(
             lambda singles=singles: [train(*single) for single in singles], repeats=1 if size > 8 else 3
         )
-        table.append(
-            (
-                f"ensemble of {size} against a loop of {size} single runs ({STEPS} steps)",
-                f"{loop / together:.1f} times faster",
-            )
-        )
-    return table
+        label = f"ensemble of {size} against a loop of {size} single runs ({STEPS} steps)"
+        yield label, f"{loop / together:.1f} times faster"
 
 
 if __name__ == "__main__":
-    for label, ratio in rows():
-        print(f"{label}: {ratio}")
+    show(rows())

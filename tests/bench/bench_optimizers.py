@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from learning_dynamics import data, optimizers
 from learning_dynamics.models.cnn import SmallCNN
+from timing import Row, one_thread, show
 
 BATCH, STEPS, ROUNDS = 128, 20, 15
 
@@ -40,17 +41,18 @@ def stepper(
     return work
 
 
-def rows() -> list[tuple[str, str]]:
-    """Return the time of a step of each optimizer as a multiple of SGD's."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _measured()
-    finally:
-        torch.set_num_threads(threads)
+def rows() -> Iterator[Row]:
+    """Yield the time of a step of each optimizer as a multiple of SGD's."""
+    with one_thread():
+        ratios = _measured()
+    for name, ratio in ratios.items():
+        yield (
+            f"one step of {name} against torch.optim.SGD, small CNN, MNIST-10k, batch {BATCH}",
+            f"{ratio:.2f} times",
+        )
 
 
-def _measured() -> list[tuple[str, str]]:
+def _measured() -> dict[str, float]:
     digits = data.load("mnist-10k", dtype=torch.float32)
     images, labels = digits.inputs[:, None], digits.targets
     steppers = {
@@ -64,17 +66,9 @@ def _measured() -> list[tuple[str, str]]:
         work()  # first calls load kernels
     # on one core CPU time is what the steps cost; one round of each after the other meets the same machine
     rounds = [{name: work() for name, work in steppers.items()} for _ in range(ROUNDS)]
-    ratio = {name: statistics.median(times[name] / times["SGD"] for times in rounds) for name in steppers}
-    return [
-        (
-            f"one step of {name} against torch.optim.SGD, small CNN, MNIST-10k, batch {BATCH}",
-            f"{ratio[name]:.2f} times",
-        )
-        for name in steppers
-        if name != "SGD"
-    ]
+    others = [name for name in steppers if name != "SGD"]
+    return {name: statistics.median(times[name] / times["SGD"] for times in rounds) for name in others}
 
 
 if __name__ == "__main__":
-    for label, ratio in rows():
-        print(f"{label}: {ratio}")
+    show(rows())

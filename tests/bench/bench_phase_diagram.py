@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from torch import Tensor
 from learning_dynamics.ensembles import iterate
 from learning_dynamics.implicit_bias.sparse import squared_weights_gradient
 from learning_dynamics.rules import GradientDescent
+from timing import Row, one_thread, shortest, show
 
 SAMPLES, ONES, WEIGHTS, SEEDS, STEPS = (
     (8, 12, 16, 22, 28, 36, 44, 54, 66),
@@ -50,34 +50,16 @@ def loop(X: Tensor, truths: Tensor, cells: list[tuple[int, int]], seeds: int = S
     return torch.stack(ends).reshape(seeds, len(cells), WEIGHTS)
 
 
-def seconds(work: Callable[[], object], repeats: int) -> float:
-    """Return the shortest wall time of a few calls."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def rows() -> list[tuple[str, str]]:
-    """Return how many times faster one batch is than the loop over the cells, after checking that they agree."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # both on one core
-    try:
-        return _measured()
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _measured() -> list[tuple[str, str]]:
-    grid = data()
-    assert torch.allclose(one_batch(*grid)[:1], loop(*grid, seeds=1), rtol=1e-9)
-    together, single = seconds(lambda: one_batch(*grid), 3), seconds(lambda: loop(*grid), 1)
+def rows() -> Iterator[Row]:
+    """Yield how many times faster one batch is than the loop over the cells, after checking that they agree."""
+    with one_thread():  # both on one core
+        grid = data()
+        assert torch.allclose(one_batch(*grid)[:1], loop(*grid, seeds=1), rtol=1e-9)
+        (together,) = shortest(lambda: one_batch(*grid), repeats=3)
+        (single,) = shortest(lambda: loop(*grid), repeats=1)
     label = f"phase diagram, {len(grid[2])} cells and {SEEDS} seeds, one batch against a loop ({STEPS} steps)"
-    return [(label, f"{single / together:.1f} times faster")]
+    yield label, f"{single / together:.1f} times faster"
 
 
 if __name__ == "__main__":
-    for label, ratio in rows():
-        print(f"{label}: {ratio}")
+    show(rows())

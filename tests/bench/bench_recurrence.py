@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
 from learning_dynamics.models.recurrence import linear_recurrence, ring_eigenvalues
+from timing import Row, one_thread, shortest, show
 
 BATCH, STATES = 4, 64
-
-
-def fastest(work: Callable[[], object], repeats: int = 5) -> float:
-    """Return the shortest of several CPU times in seconds."""
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        work()
-        times.append(time.process_time() - started)
-    return min(times)
 
 
 def passes(length: int, method: str) -> Callable[[], object]:
@@ -30,21 +21,17 @@ def passes(length: int, method: str) -> Callable[[], object]:
     return lambda: linear_recurrence(lam, inputs, method=method, stable=False).abs().square().sum().backward()
 
 
-def rows() -> list[tuple[str, str]]:
-    """Return one line a length: loop time over the time of `auto`, and over that of the Fourier transform."""
-    torch.set_num_threads(1)
-    found = []
-    for length in (1024, 16384):
-        loop, auto, fft = (fastest(passes(length, method)) for method in ("loop", "auto", "fft"))
-        found.append(
-            (
+def rows() -> Iterator[Row]:
+    """Yield one line a length: loop time over the time of `auto`, and over that of the Fourier transform."""
+    with one_thread():
+        for length in (1024, 16384):
+            works = [passes(length, method) for method in ("loop", "auto", "fft")]
+            loop, auto, fft = shortest(*works, repeats=5, clock=time.process_time)
+            yield (
                 f"recurrence, T = {length}, batch {BATCH}, {STATES} states: step loop against auto; against fft",
                 f"{loop / auto:.1f}x; {loop / fft:.2f}x",
             )
-        )
-    return found
 
 
 if __name__ == "__main__":
-    for name, value in rows():
-        print(f"{name}: {value}")
+    show(rows())

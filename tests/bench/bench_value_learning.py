@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import torch
 
 from learning_dynamics import runs
 from learning_dynamics.experiments.value_learning import learning as vl
+from timing import Row, one_thread, show
 
 SEEDS, OFFSETS = 10, (0.0, 0.25, 0.5, 0.75, 1.0)
 CELLS = (
@@ -42,21 +44,14 @@ def seconds_a_run(domain: str, kind: str, eta: float) -> tuple[float, float]:
     return batched, single
 
 
-def rows() -> list[tuple[str, str]]:
-    """Return the times of a run, on one core."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        found = []
-        for domain, kind, eta in CELLS:
+def rows() -> Iterator[Row]:
+    """Yield the times of a run, on one core."""
+    for domain, kind, eta in CELLS:
+        with one_thread():
             batched, single = seconds_a_run(domain, kind, eta)
-            label = f"value learning, {domain}, {kind}: a run of 300 steps in a batch, by itself, as the authors report"
-            found.append((label, f"{1e3 * batched:.2g} ms, {1e3 * single:.2g} ms, 15 to 20 s"))
-        return found
-    finally:
-        torch.set_num_threads(threads)
+        label = f"value learning, {domain}, {kind}: a run of 300 steps in a batch, by itself, as the authors report"
+        yield label, f"{1e3 * batched:.2g} ms, {1e3 * single:.2g} ms, 15 to 20 s"
 
 
 if __name__ == "__main__":
-    for label, times in rows():
-        print(f"{label}: {times}")
+    show(rows())

@@ -44,16 +44,14 @@ SCRIPT = """\
 # colab set-up (generated)
 
 # %% tags=["parameters"]
-SCALE = "book"
-DEVICE = "auto"
-SEED = 0
+# parameters (generated)
 
 # %%
-from learning_dynamics.ledger import Ledger, at_most, control
-from learning_dynamics.runs import Run
+import pathlib
+import sys
+import time
 
-run = Run("part/name", scale=SCALE, device=DEVICE, seed=SEED)
-ledger = Ledger(run)
+# %%
 ledger.check(
     "a:b", "s", measured=[VALUE], criterion=at_most("e", 1), control=control("c", [2.0]), expected="holds"
 )
@@ -89,7 +87,7 @@ def test_executing_twice_gives_the_same_bytes(small: Path) -> None:
     [
         ("1.25", "pass", CellExecutionError),
         ("0.25", "1 / 0", CellExecutionError),
-        ("0.25", "import sys; print('w', file=sys.stderr)", ValueError),
+        ("0.25", "print('w', file=sys.stderr)", ValueError),
     ],
 )
 def test_a_failing_chapter_leaves_the_notebook_as_it_was(
@@ -112,7 +110,7 @@ def execute_elsewhere(root: Path) -> subprocess.Popen:
 def test_an_aborted_run_leaves_the_notebook_as_it_was(small: Path) -> None:
     path = read.notebook_path(small, "part/name")
     before = path.read_bytes()
-    write_script(small, wait="import time, pathlib; pathlib.Path('started').touch(); time.sleep(60)")
+    write_script(small, wait="pathlib.Path('started').touch(); time.sleep(60)")
     process = execute_elsewhere(small)
     deadline = time.monotonic() + 60
     while not (path.parent / "started").exists() and time.monotonic() < deadline:
