@@ -52,7 +52,6 @@ from torch.func import grad, jacrev, vmap
 
 from learning_dynamics import curvature, data, ensembles, figures, results, runs, statistics
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
-    DiagonalFisher,
     cauchy_scales,
     power_schedule,
     scalar_medians,
@@ -71,7 +70,7 @@ from learning_dynamics.ledger import (
     inequality,
     ordering,
 )
-from learning_dynamics.rules import AdaGrad, Adam, RMSprop
+from learning_dynamics.rules import AdaGrad, Adam, DiagonalFisher, RMSprop
 
 figures.use_style()
 run = runs.Run("curvature/empirical_fisher", scale=SCALE, device=DEVICE, seed=SEED)

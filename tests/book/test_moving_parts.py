@@ -23,13 +23,12 @@ from scipy.optimize import minimize_scalar
 
 from learning_dynamics import ensembles, flows, rules
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
-    DiagonalFisher,
     cauchy_scales,
     power_schedule,
     two_cycle,
 )
 from learning_dynamics.parameterization import fixed_points
-from learning_dynamics.rules import Adam, GradientDescent
+from learning_dynamics.rules import Adam, DiagonalFisher, GradientDescent
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwright is in requirements.txt")
 

@@ -31,7 +31,8 @@ class AdaGradNorm(WholeVectorOptimizer):
         b0: > 0, in units of the gradient.
 
     Raises:
-        ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+        ValueError: a hyper-parameter is out of range, `params` are no parameters, or one of them is not real floating
+            point.
     """
 
     needs_loss = False

@@ -16,10 +16,10 @@ class NGN(WholeVectorOptimizer):
 
     .. math:: \theta_{k+1} = \theta_k - (1-\beta_1)\eta_k \nabla f_{S_k}(\theta_k)
         + \beta_1(\theta_k - \theta_{k-1}), \qquad
-        \eta_k = \frac{\sigma}{1 + \frac{\sigma}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
+        \eta_k = \frac{\eta_{\max}}{1 + \frac{\eta_{\max}}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
 
-    with :math:`\sigma = \mathtt{lr}`; momentum 0 is NGN, and with momentum it is NGN-M (Islamov, Ajroldi, Orvieto,
-    Lucchi 2025).
+    with :math:`\eta_{\max} = \mathtt{lr}` (the source's sigma); momentum 0 is NGN, and with momentum it is NGN-M
+    (Islamov, Ajroldi, Orvieto, Lucchi 2025).
 
     Example:
         >>> optimizer = NGN(model.parameters(), lr=1.0)
@@ -29,20 +29,21 @@ class NGN(WholeVectorOptimizer):
         >>> optimizer.step(loss=loss)
 
     One step size serves the whole parameter vector. Where groups have an `lr` of their own, the penalty of the
-    Gauss-Newton model is :math:`\sum_g \|p_g\|^2 / (2\sigma_g)`, and its minimizer gives group g the step
+    Gauss-Newton model is :math:`\sum_g \|p_g\|^2 / (2\eta_{\max,g})`, and its minimizer gives group g the step
 
-    .. math:: \eta_g = \frac{\sigma_g}{1 + \frac{1}{2 f_S}\sum_h \sigma_h \|\nabla_h f_S\|^2}
+    .. math:: \eta_g = \frac{\eta_{\max,g}}{1 + \frac{1}{2 f_S}\sum_h \eta_{\max,h} \|\nabla_h f_S\|^2}
 
     See `WholeVectorOptimizer` for what all these optimizers share, and `rules.NGN` for ensembles of runs.
 
     Args:
         params: parameters, or dictionaries of parameter groups.
-        lr: the largest step sigma > 0, on which a scheduler acts.
+        lr: the largest step eta_max > 0, on which a scheduler acts.
         momentum: beta_1 in [0, 1).
         lower_bound: taken from the loss first.
 
     Raises:
-        ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+        ValueError: a hyper-parameter is out of range, `params` are no parameters, or one of them is not real floating
+            point.
     """
 
     def __init__(

@@ -32,7 +32,8 @@ class SPS(WholeVectorOptimizer):
         lower_bound: l, at most the infimum of the batch's loss.
 
     Raises:
-        ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+        ValueError: a hyper-parameter is out of range, `params` are no parameters, or one of them is not real floating
+            point.
     """
 
     def __init__(

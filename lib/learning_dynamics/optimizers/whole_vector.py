@@ -43,6 +43,14 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     """The hyper-parameter that belongs to the whole vector: equal in all groups."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor | torch.nn.Module) or not isinstance(params, Iterable):
+            given = (
+                f"a {type(params).__name__}" if isinstance(params, Tensor | torch.nn.Module) else repr(params)
+            )
+            raise ValueError(
+                f"params = {given}; allowed: parameters, as from model.parameters(); the rule that takes a step "
+                f"size or a cap is learning_dynamics.rules.{type(self).__name__}"
+            )
         super().__init__(params, {**defaults, "step_size": None})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -5,8 +5,9 @@
     theta, state = rule.step(theta, gradient, state)
 
 Parameters have the shape `(*batch, d)`. A hyper-parameter is a number or a tensor `(*batch, 1)`, so that a grid of step
-sizes or momenta is one more batch axis. The step size may also be a schedule, a function of the step number. `SPS`,
-`DecSPS` and `NGN` read the loss too: `rule.step(theta, gradient, state, loss)`.
+sizes or momenta is one more batch axis. The step size and the momentum may also be schedules, functions of the step
+number. `SPS`, `DecSPS` and `NGN` read the loss too: `rule.step(theta, gradient, state, loss)`; what they take first is
+the `cap` of their step, since the step itself they choose.
 
 `SPS`, `DecSPS`, `NGN` and `AdaGradNorm` as torch optimizers are in `learning_dynamics.optimizers`.
 """
@@ -17,6 +18,7 @@ from learning_dynamics.rules.adam import Adam
 from learning_dynamics.rules.amsgrad import AMSGrad
 from learning_dynamics.rules.averaged import Averaged, RunningAverage, TailAverage
 from learning_dynamics.rules.decreasing_polyak import DecSPS, decsps_step_size
+from learning_dynamics.rules.diagonal_fisher import DiagonalFisher
 from learning_dynamics.rules.gradient_descent import GradientDescent
 from learning_dynamics.rules.heavy_ball import HeavyBall
 from learning_dynamics.rules.nesterov import Nesterov
@@ -36,6 +38,7 @@ __all__ = [
     "Adam",
     "Averaged",
     "DecSPS",
+    "DiagonalFisher",
     "GradientDescent",
     "HeavyBall",
     "LossRule",

@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class AdaGradState(NamedTuple):
@@ -25,6 +26,7 @@ class AdaGradState(NamedTuple):
     sum_of_squares: Tensor
 
 
+@torch_twin("torch.optim.Adagrad")
 @dataclass(frozen=True, eq=False)
 class AdaGrad:
     r"""AdaGrad with a diagonal (Duchi, Hazan, Singer 2011), as in `torch.optim.Adagrad`.

@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class AdaGradNormState(NamedTuple):
@@ -32,6 +33,7 @@ class AdaGradNormState(NamedTuple):
     square: Tensor
 
 
+@torch_twin("learning_dynamics.optimizers.AdaGradNorm")
 @dataclass(frozen=True, eq=False)
 class AdaGradNorm:
     r"""AdaGrad-Norm (Ward, Wu, Bottou 2019, Algorithm 1).

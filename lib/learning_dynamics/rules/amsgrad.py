@@ -8,26 +8,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.rules.adam import Adam
-from learning_dynamics.rules.hyperparameters import like, step_size_at
+from learning_dynamics.rules.adam import Adam, AdamState
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class AMSGradState(NamedTuple):
     """State of `AMSGrad`.
 
     Attributes:
-        step: number of steps taken.
-        mean: `(*batch, d)`, running mean m of the gradients.
-        mean_square: `(*batch, d)`, running mean v of their squares.
-        largest: `(*batch, d)`, the largest v so far.
+        step: number of steps taken, k.
+        adam: the state of `Adam` on the same gradients.
+        largest: `(*batch, d)`, the largest running mean of the squared gradients so far.
     """
 
     step: int
-    mean: Tensor
-    mean_square: Tensor
+    adam: AdamState
     largest: Tensor
 
 
+@torch_twin("torch.optim.Adam, with amsgrad=True")
 @dataclass(frozen=True, eq=False)
 class AMSGrad(Adam):
     r"""AMSGrad (Reddi, Kale, Kumar 2018), as in `torch.optim.Adam(amsgrad=True)` without weight decay.
@@ -45,16 +44,10 @@ class AMSGrad(Adam):
 
     def start(self, theta: Tensor) -> AMSGradState:
         """Return the state before the first step, all means 0; `theta (*batch, d)`."""
-        return AMSGradState(0, *(torch.zeros_like(theta) for _ in range(3)))
+        return AMSGradState(0, super().start(theta), torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: AMSGradState) -> tuple[Tensor, AMSGradState]:
         """Return `theta (*batch, d)` and the state after one step."""
-        eta = step_size_at(self.step_size, state.step, theta)
-        beta1, beta2 = like(self.beta1, theta), like(self.beta2, theta)
-        count = state.step + 1
-        mean = beta1 * state.mean + (1 - beta1) * gradient
-        mean_square = beta2 * state.mean_square + (1 - beta2) * gradient**2
-        largest = torch.maximum(state.largest, mean_square)
-        root = (largest / (1 - beta2**count)).sqrt()
-        update = mean / (1 - beta1**count) / (root + like(self.epsilon, theta))
-        return theta - eta * update, AMSGradState(count, mean, mean_square, largest)
+        after, corrected = self._means(theta, gradient, state.adam)
+        largest = torch.maximum(state.largest, after.mean_square)
+        return self._moved(theta, state.step, corrected, largest), AMSGradState(after.step, after, largest)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from learning_dynamics._internal.arguments import require_count
-from learning_dynamics.rules.rule import LossRule, Rule
+from learning_dynamics.rules.rule import LossRule, Rule, reads_loss
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class AveragedState(NamedTuple):
@@ -29,6 +30,7 @@ class AveragedState(NamedTuple):
     weight: float
 
 
+@torch_twin("torch.optim.swa_utils.AveragedModel")
 @dataclass(frozen=True, eq=False)
 class Averaged:
     r"""A rule that also keeps the mean of its iterates (Polyak & Juditsky 1992); the iterates are the rule's own.
@@ -40,6 +42,9 @@ class Averaged:
     Args:
         rule: any rule of this package.
         weight: j -> w_j > 0; equal weights if left out.
+
+    Raises:
+        ValueError: `rule` is no rule.
     """
 
     rule: Rule[Any] | LossRule[Any]
@@ -48,7 +53,7 @@ class Averaged:
 
     def __post_init__(self) -> None:
         """Ask for the loss where the rule does."""
-        object.__setattr__(self, "needs_loss", getattr(self.rule, "needs_loss", False))
+        object.__setattr__(self, "needs_loss", reads_loss(self.rule))
 
     def start(self, theta: Tensor) -> AveragedState:
         """Return the state before the first step; `theta (*batch, d)`."""
@@ -88,7 +93,7 @@ class _WithMean:
 
     def __post_init__(self) -> None:
         """Ask for the loss where the rule does."""
-        object.__setattr__(self, "needs_loss", getattr(self.rule, "needs_loss", False))
+        object.__setattr__(self, "needs_loss", reads_loss(self.rule))
 
     def start(self, theta: Tensor) -> MeanState:
         """Return the state before the first step; `theta (*batch, d)`."""
@@ -107,6 +112,7 @@ class _WithMean:
         raise NotImplementedError
 
 
+@torch_twin("torch.optim.swa_utils.AveragedModel")
 @dataclass(frozen=True, eq=False)
 class RunningAverage(_WithMean):
     r"""A rule that also keeps an exponentially decaying mean of its iterates; the iterates are the rule's own.
@@ -123,7 +129,7 @@ class RunningAverage(_WithMean):
         most: the largest memory m_k, above 0 and at most 1; with 1 the mean of theta_1, ..., theta_k.
 
     Raises:
-        ValueError: `most` is out of range.
+        ValueError: `rule` is no rule, or `most` is out of range.
     """
 
     most: float = 0.99
@@ -138,6 +144,7 @@ class RunningAverage(_WithMean):
         return max(1 / k, 1 - self.most)
 
 
+@torch_twin("torch.optim.swa_utils.AveragedModel")
 @dataclass(frozen=True, eq=False)
 class TailAverage(_WithMean):
     r"""A rule that also keeps the mean of its iterates from one step on; the iterates are the rule's own.
@@ -153,7 +160,7 @@ class TailAverage(_WithMean):
         first: m >= 0, number of the first iterate in the mean; with 0 the mean of all of them.
 
     Raises:
-        ValueError: `first` is not an integer >= 0.
+        ValueError: `rule` is no rule, or `first` is not an integer >= 0.
     """
 
     first: int = 0

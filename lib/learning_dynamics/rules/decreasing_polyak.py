@@ -14,12 +14,13 @@ from learning_dynamics.rules.hyperparameters import (
     Hyperparameter,
     Schedule,
     like,
-    require,
     require_positive,
+    require_schedule,
     value_at,
 )
 from learning_dynamics.rules.rule import as_column
 from learning_dynamics.rules.stochastic_polyak import polyak_ratio
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 def square_root_growth(k: int) -> float:
@@ -73,6 +74,7 @@ class DecSPSState(NamedTuple):
     smallest: Tensor
 
 
+@torch_twin("learning_dynamics.optimizers.DecSPS")
 @dataclass(frozen=True, eq=False)
 class DecSPS:
     r"""The decreasing stochastic Polyak step, DecSPS (Orvieto, Lacoste-Julien, Loizou 2022).
@@ -108,8 +110,7 @@ class DecSPS:
         """Check the hyper-parameters."""
         require_positive("cap", self.cap)
         require_positive("c0", self.c0)
-        if not callable(self.lower_bound):
-            require("lower_bound", self.lower_bound, -math.inf)
+        require_schedule("lower_bound", self.lower_bound, -math.inf)
 
     def start(self, theta: Tensor) -> DecSPSState:
         """Return the state before the first step; `theta (*batch, d)`."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import StepSize, require_step_size, step_size_at
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class GradientDescentState(NamedTuple):
@@ -16,6 +17,7 @@ class GradientDescentState(NamedTuple):
     step: int
 
 
+@torch_twin("torch.optim.SGD")
 @dataclass(frozen=True, eq=False)
 class GradientDescent:
     r"""Gradient descent (Cauchy 1847).

@@ -23,6 +23,9 @@ Schedule = Hyperparameter | Callable[[int], Hyperparameter]
 StepSize = Schedule
 """A number, a tensor or a schedule k -> eta_k that multiplies the update of a rule."""
 
+Momentum = Schedule
+"""A number, a tensor or a schedule k -> beta_{1,k}: how much of the past step number k keeps."""
+
 
 def require(name: str, value: object, low: float, below: float = math.inf) -> None:
     """Check that every entry of a hyper-parameter lies in `[low, below)`.
@@ -51,6 +54,16 @@ def require(name: str, value: object, low: float, below: float = math.inf) -> No
         raise ValueError(f"{name} = {value!r}; allowed: {allowed}")
 
 
+def require_schedule(name: str, value: object, low: float, below: float = math.inf) -> None:
+    """Check a hyper-parameter as `require` does, unless it is a schedule: what that returns is used as it is.
+
+    Raises:
+        ValueError: as `require`.
+    """
+    if not callable(value):
+        require(name, value, low, below)
+
+
 def require_positive(name: str, value: object, finite: bool = True) -> None:
     """Check that every entry of a hyper-parameter is > 0, and finite unless `finite` is false.
 
@@ -69,8 +82,7 @@ def require_positive(name: str, value: object, finite: bool = True) -> None:
 
 def require_step_size(step_size: StepSize) -> None:
     """Check a constant step size: finite and not negative. What a schedule returns is used as it is."""
-    if not callable(step_size):
-        require("step_size", step_size, 0.0)
+    require_schedule("step_size", step_size, 0.0)
 
 
 def like(value: Hyperparameter, theta: Tensor) -> Hyperparameter:

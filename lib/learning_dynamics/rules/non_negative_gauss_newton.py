@@ -11,37 +11,38 @@ from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import (
     Hyperparameter,
+    Momentum,
     Schedule,
-    like,
-    require,
     require_positive,
+    require_schedule,
     value_at,
 )
 from learning_dynamics.rules.rule import as_column
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 def ngn_step_size(
-    loss: Tensor, squared_norm: Tensor, sigma: Hyperparameter, lower_bound: Hyperparameter = 0.0
+    loss: Tensor, squared_norm: Tensor, cap: Hyperparameter, lower_bound: Hyperparameter = 0.0
 ) -> Tensor:
     r"""Return the NGN step (Orvieto & Xiao 2024).
 
-    .. math:: \eta = \frac{\sigma}{1 + \frac{\sigma}{2 f_S(\theta)} \|\nabla f_S(\theta)\|^2}
+    .. math:: \eta = \frac{\eta_{\max}}{1 + \frac{\eta_{\max}}{2 f_S(\theta)} \|\nabla f_S(\theta)\|^2}
 
     It is the Gauss-Newton step on :math:`f_S = r^2` with :math:`r = \sqrt{f_S}` and the penalty
-    :math:`\|p\|^2 / (2\sigma)`; it lies between 0 and sigma.
+    :math:`\|p\|^2 / (2\eta_{\max})`; it lies between 0 and the cap.
 
     Args:
         loss: f_S >= 0; any shape, as all other arguments broadcast against it.
         squared_norm: the squared norm of the gradient of f_S.
-        sigma: the largest step, > 0.
+        cap: the largest step eta_max > 0 (the source's sigma).
         lower_bound: taken from the loss first. A loss below it counts as equal to it.
 
     Returns:
-        the step size; sigma where the gradient is zero, and 0 where the loss is zero but the gradient is not.
+        the step size; the cap where the gradient is zero, and 0 where the loss is zero but the gradient is not.
     """
     twice = 2 * (loss - lower_bound).clamp(min=0)
-    share = torch.where(twice == 0, twice, twice / (twice + sigma * squared_norm))  # 0 where both underflow
-    return torch.where(squared_norm == 0, sigma, sigma * share)
+    share = torch.where(twice == 0, twice, twice / (twice + cap * squared_norm))  # 0 where both underflow
+    return torch.where(squared_norm == 0, cap, cap * share)
 
 
 class NGNState(NamedTuple):
@@ -58,20 +59,22 @@ class NGNState(NamedTuple):
     previous: Tensor
 
 
+@torch_twin("learning_dynamics.optimizers.NGN")
 @dataclass(frozen=True, eq=False)
 class NGN:
     r"""The non-negative Gauss-Newton step, NGN (Orvieto & Xiao 2024), with momentum if wanted.
 
-    .. math:: \theta_{k+1} = \theta_k - (1-\beta_1)\eta_k \nabla f_{S_k}(\theta_k)
-        + \beta_1(\theta_k - \theta_{k-1}), \qquad
-        \eta_k = \frac{\sigma_k}{1 + \frac{\sigma_k}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
+    .. math:: \theta_{k+1} = \theta_k - (1-\beta_{1,k})\eta_k \nabla f_{S_k}(\theta_k)
+        + \beta_{1,k}(\theta_k - \theta_{k-1}), \qquad
+        \eta_k = \frac{\eta_{\max}}{1 + \frac{\eta_{\max}}{2 f_{S_k}(\theta_k)} \|\nabla f_{S_k}(\theta_k)\|^2}
 
     started at rest; momentum 0 is NGN, and with momentum it is NGN-M (Islamov, Ajroldi, Orvieto, Lucchi 2025,
     Algorithm 1). The step needs the loss: `rule.step(theta, gradient, state, loss)`.
 
     Args:
-        sigma: the largest step, > 0; a number, a tensor `(*batch, 1)`, or a schedule k -> sigma_k.
-        momentum: beta_1 in [0, 1); a number or a tensor `(*batch, 1)`.
+        cap: the largest step eta_max > 0 (the source's sigma); a number, a tensor `(*batch, 1)`, or a schedule
+            k -> eta_max.
+        momentum: beta_1 in [0, 1); a number, a tensor `(*batch, 1)`, or a schedule k -> beta_{1,k}.
         lower_bound: taken from the loss first; a number, a tensor `(*batch, 1)`, or a function of the step
             number. A loss below it counts as equal to it: no step.
 
@@ -80,19 +83,18 @@ class NGN:
             returns is used as it is.
     """
 
-    sigma: Schedule
-    momentum: Hyperparameter = 0.0
+    cap: Schedule
+    momentum: Momentum = 0.0
     lower_bound: Schedule = 0.0
 
     needs_loss: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the hyper-parameters."""
-        if not callable(self.sigma):
-            require_positive("sigma", self.sigma)
-        require("momentum", self.momentum, 0.0, below=1.0)
-        if not callable(self.lower_bound):
-            require("lower_bound", self.lower_bound, -math.inf)
+        if not callable(self.cap):
+            require_positive("cap", self.cap)
+        require_schedule("momentum", self.momentum, 0.0, below=1.0)
+        require_schedule("lower_bound", self.lower_bound, -math.inf)
 
     def start(self, theta: Tensor) -> NGNState:
         """Return the state at rest; `theta (*batch, d)`."""
@@ -103,9 +105,9 @@ class NGN:
         eta = ngn_step_size(
             as_column(loss, theta),
             gradient.square().sum(-1, keepdim=True),
-            value_at("sigma", self.sigma, state.step, theta),
+            value_at("cap", self.cap, state.step, theta),
             value_at("lower_bound", self.lower_bound, state.step, theta),
         )
-        beta1 = like(self.momentum, theta)
+        beta1 = value_at("momentum", self.momentum, state.step, theta)
         moved = theta - (1 - beta1) * eta * gradient + beta1 * (theta - state.previous)
         return moved, NGNState(state.step + 1, eta[..., 0], theta)

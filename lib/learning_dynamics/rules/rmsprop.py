@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class RMSpropState(NamedTuple):
@@ -25,6 +26,7 @@ class RMSpropState(NamedTuple):
     mean_square: Tensor
 
 
+@torch_twin("torch.optim.RMSprop")
 @dataclass(frozen=True, eq=False)
 class RMSprop:
     r"""RMSprop (Tieleman & Hinton 2012, lecture 6.5).

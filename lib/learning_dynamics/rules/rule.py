@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor
 
@@ -40,6 +40,18 @@ class LossRule(Protocol[State]):
     def step(self, theta: Tensor, gradient: Tensor, state: State, loss: Tensor) -> tuple[Tensor, State]:
         """Return `theta` and the state after one step with gradient and loss `(*batch)` taken at `theta`."""
         ...
+
+
+def reads_loss(rule: Rule[Any] | LossRule[Any]) -> bool:
+    """Return whether the rule's step takes the loss.
+
+    Raises:
+        ValueError: it is no rule.
+    """
+    if isinstance(rule, type) or not (hasattr(rule, "start") and hasattr(rule, "step")):
+        kind = f"the class {rule.__name__}" if isinstance(rule, type) else f"a {type(rule).__name__}"
+        raise ValueError(f"rule = {kind}; allowed: a rule of learning_dynamics.rules, such as rules.Adam()")
+    return bool(getattr(rule, "needs_loss", False))
 
 
 def as_column(loss: Tensor, theta: Tensor) -> Tensor:

@@ -11,11 +11,12 @@ from torch import Tensor
 from learning_dynamics.rules.hyperparameters import (
     Hyperparameter,
     Schedule,
-    require,
     require_positive,
+    require_schedule,
     value_at,
 )
 from learning_dynamics.rules.rule import as_column
+from learning_dynamics.rules.torch_twin import torch_twin
 
 
 def sps_step_size(
@@ -64,6 +65,7 @@ class SPSState(NamedTuple):
     step_size: Tensor
 
 
+@torch_twin("learning_dynamics.optimizers.SPS")
 @dataclass(frozen=True, eq=False)
 class SPS:
     r"""Stochastic gradient descent with the capped stochastic Polyak step (Loizou et al. 2021).
@@ -101,8 +103,7 @@ class SPS:
             require_positive("cap", self.cap, finite=False)
         if not callable(self.c):
             require_positive("c", self.c)
-        if not callable(self.lower_bound):
-            require("lower_bound", self.lower_bound, -torch.inf)
+        require_schedule("lower_bound", self.lower_bound, -torch.inf)
 
     def start(self, theta: Tensor) -> SPSState:
         """Return the state before the first step; `theta (*batch, d)`."""

@@ -149,16 +149,16 @@ def test_both_forms_are_the_written_out_loop(name, lr):
 
 
 @given(positive, st.floats(0, 1e3), positive, st.floats(1e-3, 1e3))
-def test_ngn_lies_between_zero_and_sigma_and_twice_the_polyak_step(f, square, sigma, scale):
-    """The step is half the harmonic mean of sigma and 2f/|g|^2; and the loss may be measured in other units."""
+def test_ngn_lies_between_zero_and_its_cap_and_twice_the_polyak_step(f, square, cap, scale):
+    """The step is half the harmonic mean of the cap and 2f/|g|^2; and the loss may be measured in other units."""
     f, square = torch.tensor(f, dtype=torch.float64), torch.tensor(square, dtype=torch.float64)
-    eta = rules.ngn_step_size(f, square, sigma)
+    eta = rules.ngn_step_size(f, square, cap)
     rounding = 1 + 1e-12
-    assert 0 <= eta <= sigma * rounding
+    assert 0 <= eta <= cap * rounding
     assert eta <= 2 * rules.sps_step_size(f, square, math.inf) * rounding or square == 0
-    assert eta >= min(sigma, float(2 * f / square) if square else math.inf) / 2 / rounding
-    # f -> s f is sigma -> s sigma with the step divided by s
-    scaled = rules.ngn_step_size(scale * f, scale**2 * square, sigma / scale)
+    assert eta >= min(cap, float(2 * f / square) if square else math.inf) / 2 / rounding
+    # f -> s f is cap -> s cap with the step divided by s
+    scaled = rules.ngn_step_size(scale * f, scale**2 * square, cap / scale)
     torch.testing.assert_close(scaled, eta / scale, rtol=1e-10, atol=0)
 
 
@@ -304,8 +304,8 @@ def test_float32_stays_float32_and_nothing_is_changed_in_place():
         (lambda: rules.DecSPS(cap=math.inf), "cap = inf"),
         (lambda: rules.DecSPS(c0=-1.0), "c0 = -1.0"),
         (lambda: rules.DecSPS(lower_bound=math.nan), "lower_bound = nan"),
-        (lambda: rules.NGN(0.0), "sigma = 0.0"),
-        (lambda: rules.NGN(math.inf), "sigma = inf"),
+        (lambda: rules.NGN(0.0), "cap = 0.0"),
+        (lambda: rules.NGN(math.inf), "cap = inf"),
         (lambda: rules.NGN(1.0, 1.0), "momentum = 1.0"),
         (lambda: rules.NGN(1.0, lower_bound=math.inf), "lower_bound = inf"),
         (lambda: rules.AdaGradNorm(1.0, 0.0), "b0 = 0.0"),

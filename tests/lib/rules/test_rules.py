@@ -149,9 +149,9 @@ def test_nesterov_state_holds_the_gradient_steps():
     gradient, theta = problem(2)
     rule = rules.Nesterov(0.1, 0.9)
     first, state = rule.step(theta, gradient(theta), rule.start(theta))
-    torch.testing.assert_close(state.arrived, theta - 0.1 * gradient(theta))
+    torch.testing.assert_close(state.memory, theta - 0.1 * gradient(theta))
     second, later = rule.step(first, gradient(first), state)
-    torch.testing.assert_close(second, later.arrived + 0.9 * (later.arrived - state.arrived))
+    torch.testing.assert_close(second, later.memory + 0.9 * (later.memory - state.memory))
 
 
 @any_rule
