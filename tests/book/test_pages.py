@@ -362,15 +362,24 @@ def test_page_opens_without_complaint_and_is_typeset(visit: tuple[Any, list[str]
 
 
 WIDE = """() => {
-  const scrolls = (node) => ["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(node).overflowX);
-  const inside = (node) => {
-    for (let up = node.parentElement; up.tagName !== "ARTICLE"; up = up.parentElement) if (scrolls(up)) return true;
-    return false;
-  };
-  const wide = [...document.querySelectorAll("article *")].filter(
-    (node) => node.getBoundingClientRect().right > innerWidth + 1 &&
-      !node.closest("mjx-container, svg, .sr-only") && !inside(node));
-  return { width: document.documentElement.scrollWidth, wide: wide.map((node) => node.outerHTML.slice(0, 120)) };
+  const beyond = (node, edge) => node.getBoundingClientRect().right > edge + 1;
+  const faults = [];
+  for (const node of document.querySelectorAll("article *")) {
+    if (node.closest("svg, .sr-only, mjx-assistive-mml")) continue;
+    if (node.closest("mjx-container") && node.tagName !== "MJX-CONTAINER") continue;
+    if (!node.getClientRects().length) continue;
+    for (let up = node.parentElement; ; up = up.parentElement) {
+      const overflow = getComputedStyle(up).overflowX;
+      const cuts = ["hidden", "clip"].includes(overflow) && node.tagName === "MJX-CONTAINER";
+      if (cuts && beyond(node, up.getBoundingClientRect().right)) faults.push(`cut: ${node.parentElement.textContent}`);
+      if (overflow !== "visible") break;
+      if (up.tagName === "ARTICLE") {
+        if (beyond(node, innerWidth)) faults.push(`wide: ${node.outerHTML.slice(0, 120)}`);
+        break;
+      }
+    }
+  }
+  return { width: document.documentElement.scrollWidth, faults };
 }"""
 
 
@@ -383,11 +392,38 @@ def everything_unfolded(page: Any, theme: str, width: int = 1280) -> None:
 
 
 @needs_chromium
-def test_page_fits_a_telephone(visit: tuple[Any, list[str]]) -> None:
+@pytest.mark.parametrize("width", [360, 390, 768, 1280])
+def test_page_fits_its_window_and_no_formula_is_cut(width: int, visit: tuple[Any, list[str]]) -> None:
     page, complaints = visit
-    everything_unfolded(page, "light", width=390)
-    assert page.evaluate(WIDE) == {"width": 390, "wide": []}
+    everything_unfolded(page, "light", width=width)
+    assert page.evaluate(WIDE) == {"width": width, "faults": []}
     assert complaints == []
+
+
+@needs_chromium
+def test_paper_shows_every_proof(bench: Bench) -> None:
+    page = bench.open(f"chapters/{CHAPTERS[0]}", theme="dark")
+    shut = "() => document.querySelectorAll('details:not([open])').length"
+    before = page.evaluate(shut)
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    assert before > 5 and page.evaluate(shut) == 0 and page.get_attribute("html", "data-theme") == "light"
+    page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(shut) == before and page.get_attribute("html", "data-theme") == "dark"
+
+
+@needs_chromium
+def test_keyboard_stops_at_links_and_folds_not_at_formulas(bench: Bench) -> None:
+    page = bench.open(f"chapters/{CHAPTERS[0]}")
+    assert (
+        page.locator("mjx-container").count() > 50
+        and page.locator("mjx-container[tabindex='0']").count() == 0
+    )
+    assert page.locator("summary[aria-label='Toggle hidden content']").count() == 0
+    nameless = page.evaluate(
+        "() => [...document.querySelectorAll('summary')].filter("
+        "(node) => !node.textContent.trim() && !node.getAttribute('aria-label')).length"
+    )
+    assert nameless == 0
 
 
 LEGIBLE = """() => {
