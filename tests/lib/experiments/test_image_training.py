@@ -187,7 +187,7 @@ def test_wrong_arguments_are_named(change, message) -> None:
 
 def test_a_batch_larger_than_the_data_is_refused() -> None:
     images, labels = made_images(20)
-    with pytest.raises(ValueError, match="batch_size = 17; allowed: between 1 and 16"):
+    with pytest.raises(ValueError, match="batch_size = 17; allowed: an integer >= 1 and <= 16"):
         image_training.one_run(
             images, labels, network="cnn", optimizer="sgd", lr=0.1, seed=0, epochs=1, batch_size=17
         )

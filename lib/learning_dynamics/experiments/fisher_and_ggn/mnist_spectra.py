@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics import curvature, data
+from learning_dynamics import curvature, data, ensembles
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled, whole
+from learning_dynamics.experiments.descent import descend
 from learning_dynamics.runs import Run
 
 CHAPTER = "curvature/fisher_and_ggn"
@@ -62,13 +63,13 @@ def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterato
             layer.weight.normal_(0, (2 / layer.in_features) ** 0.5, generator=source)
             layer.bias.zero_()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    batches = ((images[rows], targets[rows]) for rows in ensembles.drawn(len(images), 100, source))
+    descent = descend(network, optimizer, batches)
     for step in range(steps[-1] + 1):
         if step in steps:
             yield step, network
-        batch = torch.randint(len(images), (100,), generator=source)
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(network(images[batch]), targets[batch]).backward()
-        optimizer.step()
+        if step < steps[-1]:
+            next(descent)
 
 
 def matrices(

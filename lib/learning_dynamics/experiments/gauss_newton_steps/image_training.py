@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from learning_dynamics import data, models, optimizers
 from learning_dynamics._internal.arguments import require_count
+from learning_dynamics.ensembles import shuffled
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
+from learning_dynamics.experiments.descent import descend
 from learning_dynamics.runs import Run
 
 CHAPTER = "adaptivity/gauss_newton_steps"
@@ -93,28 +94,16 @@ def train(
         ValueError: `epochs` or `batch_size` is out of range.
     """
     require_count("epochs", epochs)
-    if not 1 <= batch_size <= len(images):
-        raise ValueError(f"batch_size = {batch_size}; allowed: between 1 and {len(images)} images")
-    takes_loss = getattr(optimizer, "needs_loss", False)
-    per_epoch = len(images) // batch_size
-    losses = torch.full((epochs * per_epoch,), torch.inf)
+    rows = shuffled(len(images), batch_size, generator, drop_last=True)
+    batches = ((images[own], labels[own]) for own in (each.to(images.device) for each in rows))
+    losses = torch.full((epochs * (len(images) // batch_size),), torch.inf)
     step_sizes = losses.clone()
     network.train()
-    for k in range(epochs * per_epoch):
-        if k % per_epoch == 0:
-            order = torch.randperm(len(images), generator=generator).to(images.device)
-        rows = order[k % per_epoch * batch_size :][:batch_size]
-        loss = cross_entropy(network(images[rows]), labels[rows])
-        if not torch.isfinite(loss):
-            return History(losses, step_sizes, 0.0)
-        optimizer.zero_grad()
-        loss.backward()
-        if takes_loss:
-            optimizer.step(loss=loss)
-        else:
-            optimizer.step()
+    for k, loss in zip(range(len(losses)), descend(network, optimizer, batches), strict=False):
         group = optimizer.param_groups[0]
         losses[k], step_sizes[k] = loss.item(), group.get("step_size", group["lr"])
+    if losses.isinf().any():
+        return History(losses, step_sizes, 0.0)
     network.eval()
     with torch.no_grad():
         test_images, test_labels = test or (images, labels)
