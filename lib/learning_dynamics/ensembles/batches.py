@@ -106,6 +106,5 @@ def _for_each(draw: Callable[[torch.Generator], Tensor], generator: Source) -> T
 
 def _require(n: int, batch_size: int, generator: Source) -> None:
     require_count("batch_size", batch_size, most=n)
-    several = isinstance(generator, (list, tuple)) and generator
-    for one in generator if several else [generator]:
+    for one in generator if isinstance(generator, Sequence) and generator else [generator]:
         require_generator(one)

@@ -7,7 +7,7 @@ batch costs a few large kernels where a loop would cost many small ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -193,13 +193,13 @@ def take_step(
     """
     loss, gradient = found if isinstance(found, tuple) else (None, found)
     if not getattr(rule, "needs_loss", False):
-        return rule.step(theta, gradient, state)
+        return cast(Rule[Any], rule).step(theta, gradient, state)
     if loss is None:
         raise ValueError(
             f"gradient returned no loss; allowed for {type(rule).__name__}: the pair (loss, gradient), as from "
             "batched(loss, with_loss=True)"
         )
-    return rule.step(theta, gradient, state, loss)
+    return cast(LossRule[Any], rule).step(theta, gradient, state, loss)
 
 
 def infinite_unless(finite: Tensor, values: Tensor, name: str = "observe") -> Tensor:

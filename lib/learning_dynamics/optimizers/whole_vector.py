@@ -43,14 +43,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     """The hyper-parameter that belongs to the whole vector: equal in all groups."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
-        if isinstance(params, Tensor | torch.nn.Module) or not isinstance(params, Iterable):
-            given = (
-                f"a {type(params).__name__}" if isinstance(params, Tensor | torch.nn.Module) else repr(params)
-            )
-            raise ValueError(
-                f"params = {given}; allowed: parameters, as from model.parameters(); the rule that takes a step "
-                f"size or a cap is learning_dynamics.rules.{type(self).__name__}"
-            )
+        _require_parameters(type(self).__name__, params)
         super().__init__(params, {**defaults, "step_size": None})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -139,6 +132,16 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         for name, value in start.items():
             state.setdefault(name, value)
         return state
+
+
+def _require_parameters(name: str, params: object) -> None:
+    """Raise unless the first argument of the optimizer `name` can be parameters; the message says where its rule is."""
+    alone = isinstance(params, Tensor | torch.nn.Module)
+    if alone or not isinstance(params, Iterable):
+        raise ValueError(
+            f"params = {f'a {type(params).__name__}' if alone else repr(params)}; allowed: parameters, as from "
+            f"model.parameters(); the rule that takes a step size or a cap is learning_dynamics.rules.{name}"
+        )
 
 
 def require_number(

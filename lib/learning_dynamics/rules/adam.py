@@ -38,28 +38,15 @@ class AdamState(NamedTuple):
     kept: Tensor
 
 
-@torch_twin("torch.optim.Adam")
+def adam_start(theta: Tensor) -> AdamState:
+    """Return the state of `Adam` before the first step, m = v = 0; `theta (*batch, d)`."""
+    zero = torch.zeros_like(theta)
+    return AdamState(0, zero, zero, torch.ones_like(theta[..., :1]))
+
+
 @dataclass(frozen=True, eq=False)
-class Adam:
-    r"""Adam (Kingma & Ba 2015, Algorithm 1), as in `torch.optim.Adam` without weight decay.
-
-    .. math:: m_{k+1} = \beta_{1,k} m_k + (1 - \beta_{1,k}) g_k, \qquad v_{k+1} = \beta_2 v_k + (1 - \beta_2) g_k^2
-
-    .. math:: \theta_{k+1} = \theta_k - \eta_k \frac{m_{k+1} / (1 - \prod_{j \le k} \beta_{1,j})}
-        {\sqrt{v_{k+1} / (1 - \beta_2^{k+1})} + \epsilon}, \qquad m_0 = v_0 = 0
-
-    The product is :math:`\beta_1^{k+1}` for a constant; with it the weights of the gradients sum to one under a
-    schedule too, as in `torch.optim.NAdam`.
-
-    Args:
-        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
-        beta1: decay of the mean gradient, in [0, 1); a number, a tensor `(*batch, 1)`, or a schedule k -> beta_{1,k}.
-        beta2: decay of the mean squared gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
-        epsilon: >= 0, in units of the gradient.
-
-    Raises:
-        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
-    """
+class AdamRule:
+    """Base of `Adam` and `AMSGrad`: their hyper-parameters, running means and step."""
 
     step_size: StepSize = 1e-3
     beta1: Momentum = 0.9
@@ -72,16 +59,6 @@ class Adam:
         require_schedule("beta1", self.beta1, 0.0, below=1.0)
         require("beta2", self.beta2, 0.0, below=1.0)
         require("epsilon", self.epsilon, 0.0)
-
-    def start(self, theta: Tensor) -> AdamState:
-        """Return the state before the first step, m = v = 0; `theta (*batch, d)`."""
-        zero = torch.zeros_like(theta)
-        return AdamState(0, zero, zero, torch.ones_like(theta[..., :1]))
-
-    def step(self, theta: Tensor, gradient: Tensor, state: AdamState) -> tuple[Tensor, AdamState]:
-        """Return `theta (*batch, d)` and the state after one step."""
-        after, corrected = self._means(theta, gradient, state)
-        return self._moved(theta, state.step, corrected, after.mean_square), after
 
     def _means(self, theta: Tensor, gradient: Tensor, state: AdamState) -> tuple[AdamState, Tensor]:
         """Return the state after one step, and its mean gradient corrected for the start at zero."""
@@ -98,3 +75,36 @@ class Adam:
         root = (mean_square / (1 - like(self.beta2, theta) ** (step + 1))).sqrt()
         eta = step_size_at(self.step_size, step, theta)
         return theta - eta * (corrected / (root + like(self.epsilon, theta)))
+
+
+@torch_twin("torch.optim.Adam")
+@dataclass(frozen=True, eq=False)
+class Adam(AdamRule):
+    r"""Adam (Kingma & Ba 2015, Algorithm 1), as in `torch.optim.Adam` without weight decay.
+
+    .. math:: m_{k+1} = \beta_{1,k} m_k + (1 - \beta_{1,k}) g_k, \qquad v_{k+1} = \beta_2 v_k + (1 - \beta_2) g_k^2
+
+    .. math:: \theta_{k+1} = \theta_k - \eta_k \frac{m_{k+1} / (1 - \prod_{j \le k} \beta_{1,j})}
+        {\sqrt{v_{k+1} / (1 - \beta_2^{k+1})} + \epsilon}, \qquad m_0 = v_0 = 0
+
+    The product is :math:`\beta_1^{k+1}` for a constant; under a schedule too the weights of the past gradients in the
+    corrected mean sum to one.
+
+    Args:
+        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
+        beta1: decay of the mean gradient, in [0, 1); a number, a tensor `(*batch, 1)`, or a schedule k -> beta_{1,k}.
+        beta2: decay of the mean squared gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
+        epsilon: >= 0, in units of the gradient.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
+    """
+
+    def start(self, theta: Tensor) -> AdamState:
+        """Return the state before the first step, m = v = 0; `theta (*batch, d)`."""
+        return adam_start(theta)
+
+    def step(self, theta: Tensor, gradient: Tensor, state: AdamState) -> tuple[Tensor, AdamState]:
+        """Return `theta (*batch, d)` and the state after one step."""
+        after, corrected = self._means(theta, gradient, state)
+        return self._moved(theta, state.step, corrected, after.mean_square), after

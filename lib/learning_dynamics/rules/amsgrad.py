@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.rules.adam import Adam, AdamState
+from learning_dynamics.rules.adam import AdamRule, AdamState, adam_start
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -28,7 +28,7 @@ class AMSGradState(NamedTuple):
 
 @torch_twin("torch.optim.Adam, with amsgrad=True")
 @dataclass(frozen=True, eq=False)
-class AMSGrad(Adam):
+class AMSGrad(AdamRule):
     r"""AMSGrad (Reddi, Kale, Kumar 2018), as in `torch.optim.Adam(amsgrad=True)` without weight decay.
 
     .. math:: m_{k+1} = \beta_1 m_k + (1 - \beta_1) g_k, \qquad v_{k+1} = \beta_2 v_k + (1 - \beta_2) g_k^2,
@@ -39,12 +39,19 @@ class AMSGrad(Adam):
 
     The bias corrections are torch's; the source has none.
 
-    Hyper-parameters, their defaults and their errors are those of `Adam`.
+    Args:
+        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
+        beta1: decay of the mean gradient, in [0, 1); a number, a tensor `(*batch, 1)`, or a schedule, as in `Adam`.
+        beta2: decay of the mean squared gradient, in [0, 1); a number or a tensor `(*batch, 1)`.
+        epsilon: >= 0, in units of the gradient.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
     """
 
     def start(self, theta: Tensor) -> AMSGradState:
         """Return the state before the first step, all means 0; `theta (*batch, d)`."""
-        return AMSGradState(0, super().start(theta), torch.zeros_like(theta))
+        return AMSGradState(0, adam_start(theta), torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: AMSGradState) -> tuple[Tensor, AMSGradState]:
         """Return `theta (*batch, d)` and the state after one step."""

@@ -179,6 +179,7 @@ def train(
         record=[epoch * per_epoch for epoch in record],
         observe=observe,
     ).values
+    assert found is not None
     trained = [ensemble.module(s) for s in range(seeds)]
     return Training(torch.tensor(record), found[..., 0], found[..., 1], found[..., 2:], trained)
 

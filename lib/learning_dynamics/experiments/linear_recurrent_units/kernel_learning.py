@@ -93,7 +93,7 @@ def learn(
                 layer.A *= radius / torch.linalg.eigvals(layer.A).abs().max()
     rate = torch.tensor(rates).repeat_interleave(len(seeds))[:, None]
     inputs, targets = (part.repeat(len(rates), 1, 1, 1) for part in (data.inputs, data.targets))
-    ensemble = ensembles.ModuleEnsemble(layers * len(rates), Adam(rate), squared_error)
+    ensemble = ensembles.ModuleEnsemble([each for _ in rates for each in layers], Adam(rate), squared_error)
     losses = ensemble.train(itertools.repeat((inputs, targets)), steps).losses
     return losses.T.reshape(len(rates), len(seeds), steps)
 
