@@ -24,6 +24,7 @@ from learning_dynamics._internal.arguments import require_count, step_numbers
 from learning_dynamics._internal.randomness import global_seed
 from learning_dynamics.ensembles.iterate import infinite_unless, log_spaced, take_step
 from learning_dynamics.rules import LossRule, Rule
+from learning_dynamics.rules.rule import reads_loss
 
 ModuleLoss = Callable[..., Tensor]
 """`loss(model, *batch) -> ()`: the loss of one run; `model` is called as the module is, and no data have a run axis."""
@@ -90,8 +91,9 @@ class ModuleEnsemble:
             its own.
 
     Raises:
-        ValueError: no models, models that differ in class, names or shapes, or nothing to train; under a rule
-            parameters of more than one dtype or device, or complex ones; an optimizer that mixes entries.
+        ValueError: no models, models that differ in class, names or shapes, or nothing to train; a rule's class in the
+            place of a rule; under a rule parameters of more than one dtype or device, or complex ones; an optimizer
+            that mixes entries.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class ModuleEnsemble:
         self.state: Any = None
         self._rule: Any = None
         if hasattr(update, "start"):
+            reads_loss(update)  # refuses what is no rule
             _require_one_kind(named)
             self._rule = update
             self._theta = torch.cat([value.flatten(1) for value in named.values()], 1)
@@ -157,8 +160,7 @@ class ModuleEnsemble:
     @property
     def diverged(self) -> Tensor:
         """Whether a run has left the finite numbers, `(B,)` bool."""
-        finite = [value.isfinite().flatten(1).all(1) for value in self.parameters.values()]
-        return ~torch.stack(finite).all(0)
+        return ~self.theta.isfinite().all(1)
 
     def step(self, *batch: Tensor) -> Tensor:
         """Take one step in every run.

@@ -293,6 +293,7 @@ def test_rows_are_drawn_with_replacement_and_nothing_ahead() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: ModuleEnsemble(networks(), rules.Adam, loss), "rule = the class Adam; allowed: a rule"),
         (lambda: ModuleEnsemble([], rules.Adam(), loss), r"models = \[\]"),
         (
             lambda: ModuleEnsemble([network(0), nn.Linear(2, 1)], rules.Adam(), loss),
