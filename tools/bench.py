@@ -51,7 +51,7 @@ def chapter_rows() -> Iterator[Row]:
     for name in chapters(ROOT):
         with tempfile.TemporaryDirectory() as folder:
             script = ROOT / "chapters" / f"{name}.py"
-            command = [PYTHON, "-m", "learning_dynamics", script, "--out", Path(folder) / "out"]
+            command = [PYTHON, "-m", "learning_dynamics", str(script), "--out", str(Path(folder) / "out")]
             started = time.perf_counter()
             done = subprocess.run(command, capture_output=True, check=False)
             seconds = time.perf_counter() - started

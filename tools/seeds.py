@@ -19,7 +19,16 @@ from learning_dynamics.ledger.read import chapters, notebook_path, notebook_reco
 def verdicts(chapter: str, seed: int, folder: Path) -> dict[str, str] | None:
     """Run a chapter as a script and return id to verdict, or None if it failed."""
     script = ROOT / "chapters" / f"{chapter}.py"
-    command = [sys.executable, "-m", "learning_dynamics", script, "--seed", str(seed), "--out", folder]
+    command = [
+        sys.executable,
+        "-m",
+        "learning_dynamics",
+        str(script),
+        "--seed",
+        str(seed),
+        "--out",
+        str(folder),
+    ]
     settings = os.environ | {"OMP_NUM_THREADS": "1"}
     with slot():
         done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)

@@ -333,7 +333,7 @@ def comparison(
     if run is None:
         emit("\n".join(text), html, {})
         return
-    columns = {
+    columns: dict[str, Numbers] = {
         "row": [i for i, values in enumerate(here, 1) for _ in values],
         "here": np.concatenate(here),
     }

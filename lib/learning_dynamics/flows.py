@@ -95,6 +95,7 @@ def gradient_flow(
         return _flat(field) * ((1 + t) if log_time else 1.0)
 
     def crossing(clock: float, flat: NDArray[np.float64]) -> float:
+        assert event is not None
         return float(event(tensor(flat.copy()), time(clock)))
 
     reached, stuck = -1.0, False
@@ -106,7 +107,7 @@ def gradient_flow(
         reached = clock
         return 0.0 if stuck else 1.0
 
-    moving.terminal = True
+    moving.terminal = True  # type: ignore[attr-defined]  # how solve_ivp is told to stop there
     clocks = np.log1p(grid) if log_time else grid
     with np.errstate(over="ignore", invalid="ignore"):  # a blow-up is reported by `success`
         solution = solve_ivp(

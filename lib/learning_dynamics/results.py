@@ -202,7 +202,7 @@ def keep(
             index = _plain_index(np.argwhere(np.isnan(values))[0])
             raise ValueError(f"arrays[{name!r}] is NaN at {index}: expected numbers, inf for a diverged run")
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **checked)
+    np.savez_compressed(buffer, **checked)  # type: ignore[arg-type]  # no array is called allow_pickle
     content = buffer.getvalue()
     provenance = Provenance(
         command=command,

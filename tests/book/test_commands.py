@@ -26,7 +26,7 @@ import suite
 from chapter import ROOT
 from learning_dynamics.ledger import read
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SCRIPT = """\
 # ---

@@ -14,16 +14,17 @@ def require_finite(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} has entries that are NaN or infinite; allowed: finite numbers")
 
 
-def require_generator(generator: object) -> None:
-    """Raise a ValueError when nothing says where random numbers come from: never from the global state."""
+def require_generator(generator: object) -> torch.Generator:
+    """Return the generator; a ValueError where nothing says where random numbers come from, never the global state."""
     if not isinstance(generator, torch.Generator):
-        raise ValueError(f"generator is a {type(generator).__name__}; allowed: a torch.Generator")
+        raise ValueError(f"generator = {type(generator).__name__}; allowed: a torch.Generator")
+    return generator
 
 
 def require_count(name: str, value: object, least: int = 1, most: int | None = None) -> None:
     """Raise a ValueError when a value is no integer from `least` to `most`."""
-    good = isinstance(value, int) and not isinstance(value, bool) and value >= least
-    if not good or (most is not None and value > most):
+    upwards = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    if not upwards or (isinstance(value, int) and most is not None and value > most):
         upper = "" if most is None else f" and <= {most}"
         raise ValueError(f"{name} = {value!r}; allowed: an integer >= {least}{upper}")
 

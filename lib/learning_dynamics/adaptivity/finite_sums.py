@@ -53,7 +53,9 @@ class QuadraticSum:
     def _of_batch(self, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return H, H z and the constant of the mean over a minibatch."""
         linear = torch.einsum("nij,nj->ni", self.curvatures, self.centers)
-        constant = (self.centers * linear).sum(-1) / 2 + self.floors
+        constant = (self.centers * linear).sum(-1) / 2
+        if self.floors is not None:
+            constant = constant + self.floors
         if rows is None:
             return self.curvatures.mean(0), linear.mean(0), constant.mean()
         return self.curvatures[rows].mean(-3), linear[rows].mean(-2), constant[rows].mean(-1)

@@ -2,48 +2,37 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
-from learning_dynamics.curvature.linear_operator import SymmetricOperator
-from learning_dynamics.curvature.linearization import LinearizedData
+from learning_dynamics.curvature.loss_matrix import LossMatrix
 from learning_dynamics.curvature.network import Model, Parameters
-from learning_dynamics.curvature.output_laws import OutputLaw
-from learning_dynamics.curvature.torch_losses import Loss, as_law
+from learning_dynamics.curvature.torch_losses import Loss
 
 
-class OutputCurvature(SymmetricOperator):
+class OutputCurvature(LossMatrix):
     r"""The matrix :math:`\frac1n \sum_n J_n^\top A_n J_n` with :math:`A_n` symmetric, d_y by d_y.
 
     A product goes forward through the kept linearization, through the small matrices, and back: about the cost
     of one gradient. The n matrices take n d_y^2 numbers.
 
     Attributes:
-        output_curvature: the A_n, `(n, d_y, d_y)`.
+        output_curvature: the A_n, `(n, d_y, d_y)`, for the loss that is `scale` times that of the law.
     """
 
-    def __init__(self, data: LinearizedData, output_curvature: Tensor) -> None:
-        self._data = data
-        self.output_curvature = output_curvature
-        theta = data.network.theta
-        super().__init__((len(theta), len(theta)), theta, data.batch_size)
-
-    @property
-    def outputs(self) -> Tensor:
-        """The outputs at the parameters, `(n, d_y)`."""
-        return self._data.outputs
+    output_curvature: Tensor
 
     def _times(self, v: Tensor) -> Tensor:
         n = len(self.outputs)
-        products = []
+        total = torch.zeros_like(v)
         for rows, part in self._data.batches():
             weighed = (self.output_curvature[rows] @ part.push(v)[..., None])[..., 0]
-            products.append(part.pull(weighed / n))
-        return sum(products)
+            total = total + part.pull(weighed / n)
+        return total
 
     def _diagonal(self) -> Tensor:
         """Return the mean over the samples of sum_c lambda_c (J_n^T q_c)^2, in the eigenbasis of A_n."""
@@ -54,46 +43,18 @@ class OutputCurvature(SymmetricOperator):
             return weights @ vmap(pull, in_dims=1)(Q).square()
 
         parts = self._data.sample_by_sample(one, values, vectors, numbers=width * self.shape[0])
-        return sum(part.sum(0) for part in parts) / n
+        return _total(parts) / n
 
 
 class _OfTargets(OutputCurvature):
-    """An output curvature that reads the targets of the data: what makes `GaussNewton` and `EmpiricalFisher`."""
-
-    def __init__(
-        self,
-        model: Model,
-        law: Loss,
-        inputs: Tensor,
-        targets: Tensor,
-        *,
-        parameters: Parameters | None = None,
-        batch_size: int | None = None,
-    ) -> None:
-        """Linearize a model on its data.
-
-        Args:
-            model: a module, or a pair `(f, theta)`.
-            law: an output law, or a torch loss with reduction="mean".
-            inputs: `(n, ...)`, n >= 1.
-            targets: as the law wants them, n of them.
-            parameters: some parameters of a module; default: all that require a gradient.
-            batch_size: None keeps the linearization; an integer makes it anew for each batch and product.
-
-        Raises:
-            ValueError: as `network.as_network`, `torch_losses.as_law`; empty inputs; values that are not finite;
-                targets of the wrong shape or dtype.
-        """
-        data = LinearizedData(model, inputs, parameters, batch_size)
-        law, scale = as_law(law, data.outputs)
-        targets = law.checked(data.outputs, targets)
-        self._law, self._scale, self._targets = law, scale, targets
-        super().__init__(data, self._at_outputs(law, scale, data.outputs, targets))
+    """An output curvature that reads the targets of the data: `GaussNewton` and `EmpiricalFisher`."""
 
     def loss_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return the mean loss `()` and its gradient `(d)`, from the linearization that the products use."""
         scores = self._law.gradient(self.outputs, self._targets) * (self._scale / len(self._targets))
-        gradient = sum(part.pull(scores[rows]) for rows, part in self._data.batches())
+        gradient = torch.zeros_like(self._data.network.theta)
+        for rows, part in self._data.batches():
+            gradient = gradient + part.pull(scores[rows])
         return self._scale * self._law.loss(self.outputs, self._targets).mean(), gradient
 
     @torch.no_grad()
@@ -106,10 +67,6 @@ class _OfTargets(OutputCurvature):
         ]
         return self._scale * torch.cat(losses).mean()
 
-    @abstractmethod
-    def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the A_n, `(n, d_y, d_y)`, for the loss that is `scale` times that of the law."""
-
 
 class GaussNewton(_OfTargets):
     r"""The generalized Gauss-Newton matrix :math:`\frac1n \sum_n J_n^\top H_{out,n} J_n` (Schraudolph 2002).
@@ -118,8 +75,8 @@ class GaussNewton(_OfTargets):
     the linearized model. It equals the Fisher matrix for the laws whose H_out does not depend on the target.
     """
 
-    def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
-        return scale * law.hessian(outputs, targets)
+    def _make(self) -> None:
+        self.output_curvature = self._scale * self._law.hessian(self.outputs, self._targets)
 
 
 class Fisher(OutputCurvature):
@@ -156,14 +113,18 @@ class Fisher(OutputCurvature):
         Raises:
             ValueError: as `GaussNewton`; `samples` is below 1, or given without a generator.
         """
-        data = LinearizedData(model, inputs, parameters, batch_size)
-        law, scale = as_law(law, data.outputs)
+        self._samples, self._generator = samples, generator
+        self._take(model, law, inputs, parameters, batch_size)
+        self._make()
+
+    def _make(self) -> None:
+        samples, law = self._samples, self._law
         if samples is None:
-            super().__init__(data, scale * law.fisher(data.outputs))
+            self.output_curvature = self._scale * law.fisher(self.outputs)
             return
-        targets = law.sample(data.outputs, samples, generator)
-        scores = law.gradient(data.outputs.expand(samples, -1, -1), targets)
-        super().__init__(data, scale * torch.einsum("sni,snj->nij", scores, scores) / samples)
+        targets = law.sample(self.outputs, samples, self._generator)
+        scores = law.gradient(self.outputs.expand(samples, -1, -1), targets)
+        self.output_curvature = self._scale * torch.einsum("sni,snj->nij", scores, scores) / samples
 
 
 class EmpiricalFisher(_OfTargets):
@@ -174,10 +135,16 @@ class EmpiricalFisher(_OfTargets):
     the gradients of that loss, and the matrix is c^2 times that of the law.
     """
 
-    def _at_outputs(self, law: OutputLaw, scale: float, outputs: Tensor, targets: Tensor) -> Tensor:
-        self._scores = scale * law.gradient(outputs, targets)
-        return self._scores[:, :, None] * self._scores[:, None, :]
+    def _make(self) -> None:
+        self._scores = self._scale * self._law.gradient(self.outputs, self._targets)
+        self.output_curvature = self._scores[:, :, None] * self._scores[:, None, :]
 
     def _diagonal(self) -> Tensor:
         """Return the mean of the squared gradients."""
-        return sum(g.square().sum(0) for g in self._data.gradients(self._scores)) / len(self._scores)
+        squares = (gradients.square() for gradients in self._data.gradients(self._scores))
+        return _total(squares) / len(self._scores)
+
+
+def _total(parts: Iterable[Tensor]) -> Tensor:
+    """Return the sum over all rows of all parts, `(d)`, part after part."""
+    return reduce(torch.add, (part.sum(0) for part in parts))

@@ -55,7 +55,10 @@ class Jacobian(LinearOperator):
 
     def _transpose_times(self, u: Tensor) -> Tensor:
         u = u.reshape(self.outputs.shape)
-        return sum(part.pull(u[rows]) for rows, part in self._data.batches())
+        total = u.new_zeros(self.shape[1])
+        for rows, part in self._data.batches():
+            total = total + part.pull(u[rows])
+        return total
 
 
 class _Transpose(LinearOperator):

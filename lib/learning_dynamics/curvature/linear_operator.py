@@ -175,7 +175,7 @@ class SymmetricOperator(LinearOperator):
 
     def _signs(self, samples: int, generator: torch.Generator | None) -> Tensor:
         require_count("samples", samples)
-        require_generator(generator)
+        generator = require_generator(generator)
         bits = torch.randint(2, (self.shape[0], samples), generator=generator, device=generator.device)
         return (2 * bits - 1).to(self.device, self.dtype)
 

@@ -25,9 +25,9 @@ class Linearization:
 
     def __init__(self, function: Callable[[Tensor], Tensor], theta: Tensor) -> None:
         with torch.enable_grad():
-            self.outputs, self._pull = vjp(function, theta)
+            self.outputs, self._pull = vjp(function, theta)[:2]
             zeros = torch.zeros_like(self.outputs)
-            _, self._push = vjp(lambda u: self._pull(u)[0], zeros)
+            self._push = vjp(lambda u: self._pull(u)[0], zeros)[1]
 
     def push(self, v: Tensor) -> Tensor:
         """Return J v `(n, d_y)` for v `(d)`."""
@@ -99,7 +99,7 @@ class LinearizedData:
 
         def one(x: Tensor, *entry: Tensor) -> Tensor:
             with torch.enable_grad():
-                _, pull = vjp(lambda theta: self.network.outputs(theta, x[None])[0], self.network.theta)
+                pull = vjp(lambda theta: self.network.outputs(theta, x[None])[0], self.network.theta)[1]
             return function(lambda u: pull(u)[0], *entry)
 
         @torch.no_grad()

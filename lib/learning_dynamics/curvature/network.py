@@ -96,9 +96,9 @@ def _from_module(model: nn.Module, parameters: Parameters | None) -> Network:
     for prefix, module in model.named_modules():
         for key, tensor in (*module._parameters.items(), *module._buffers.items()):
             if tensor is not None:
-                place, name = f"{prefix}.{key}".lstrip("."), names.get(id(tensor))
-                if name in chosen:
-                    places[place] = name
+                place, own = f"{prefix}.{key}".lstrip("."), names.get(id(tensor))
+                if own in chosen:
+                    places[place] = own
                 else:
                     constants[place] = tensor.detach().clone()
     shapes = [p.shape for p in chosen.values()]

@@ -58,7 +58,7 @@ class OutputLaw(ABC):
             ValueError: `samples` is below 1, or there is no generator.
         """
         require_count("samples", samples)
-        require_generator(generator)
+        generator = require_generator(generator)
         there = outputs.detach().to(generator.device)
         return self._draw(there.expand(samples, *outputs.shape), generator).to(outputs.device)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 
+@runtime_checkable
 class Matrix(Protocol):
     """Anything with `A @ v` for v `(d)` and `(d, k)`: an operator or a tensor."""
 
@@ -20,4 +21,4 @@ Product = Matrix | Callable[[Tensor], Tensor]
 
 def multiply(A: Product, v: Tensor) -> Tensor:
     """Return A v."""
-    return A @ v if hasattr(A, "__matmul__") else A(v)
+    return A @ v if isinstance(A, Matrix) else A(v)

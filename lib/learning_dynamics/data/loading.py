@@ -7,8 +7,8 @@ import torch
 
 from learning_dynamics.data.dataset import Dataset
 from learning_dynamics.data.download import fetch
-from learning_dynamics.data.public import PUBLIC
-from learning_dynamics.data.shipped import SHIPPED
+from learning_dynamics.data.public import PUBLIC, PublicSet
+from learning_dynamics.data.shipped import SHIPPED, ShippedSet
 from learning_dynamics.runs import SCALES
 
 
@@ -41,28 +41,29 @@ def load(
     if not dtype.is_floating_point:
         raise ValueError(f"dtype={dtype}: expected a floating point type")
     if name in SHIPPED:
-        known = SHIPPED[name]
-        inputs, targets = known.read()
-        classification = known.classification
+        known: ShippedSet | PublicSet = SHIPPED[name]
+        features, answers = SHIPPED[name].read()
+        classification = SHIPPED[name].classification
     elif name in PUBLIC and scale == "paper":
         known = PUBLIC[name]
-        inputs, targets = known.read([fetch(name, file) for file in known.files])
+        features, answers = PUBLIC[name].read([fetch(name, file) for file in PUBLIC[name].files])
         classification = True
     else:
         allowed = ", ".join([*SHIPPED, *PUBLIC] if scale == "paper" else SHIPPED)
         hint = " (this set needs scale='paper')" if name in PUBLIC else ""
         raise ValueError(f"name={name!r}{hint}: expected at scale {scale!r} one of {allowed}")
-    if len(inputs) != len(targets):
-        raise ValueError(f"{name}: {len(inputs)} inputs and {len(targets)} targets")
+    if len(features) != len(answers):
+        raise ValueError(
+            f"targets of {name} = {len(answers)} entries; allowed: {len(features)}, one an input"
+        )
     classes = None
     if classification:
-        labels, targets = np.unique(targets, return_inverse=True)
+        labels, answers = np.unique(answers, return_inverse=True)
         classes = len(labels)
-    pixels = inputs.dtype == np.uint8
-    inputs = torch.tensor(inputs).to(device=device, dtype=dtype)
+    inputs = torch.tensor(features).to(device=device, dtype=dtype)
     return Dataset(
-        inputs=inputs / 255 if pixels else inputs,
-        targets=torch.tensor(targets).to(device=device, dtype=torch.int64 if classification else dtype),
+        inputs=inputs / 255 if features.dtype == np.uint8 else inputs,
+        targets=torch.tensor(answers).to(device=device, dtype=torch.int64 if classification else dtype),
         name=name,
         source=known.source,
         licence=known.licence,

@@ -21,7 +21,9 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: the file has no data, or a line with several channels, missing values, or another length.
     """
-    series, labels, data = [], [], False
+    series: list[np.ndarray] = []
+    labels: list[str] = []
+    data = False
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):

@@ -203,7 +203,8 @@ def least_potential_path(
             nu, used = _newton(X, y, nu, later, beta0, tolerance if j == stages else 1e-4, max_steps)
             count += used
         found.append(_report(X, y, nu, later, beta0, 0))
-    return LeastPotential(*(torch.stack([each[i] for each in found]) for i in range(3)), count)
+    weights, dual, misfit = (torch.stack(part) for part in zip(*(each[:3] for each in found), strict=True))
+    return LeastPotential(weights, dual, misfit, count)
 
 
 def _scale(alpha: float | Tensor, like: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ class Correction:
 
     printed: str
     right: str
-    evidence: Literal["refereed", "rederived"]
+    evidence: str
 
 
 def control(name: str, value: Any | Callable[[], Any]) -> Control:
@@ -64,7 +64,7 @@ def correction(*, printed: str, right: str, evidence: str) -> Correction:
         raise LedgerError("correction: expected a printed and a right form that differ")
     if evidence not in EVIDENCE:
         raise LedgerError(f"evidence={evidence!r}: expected one of {', '.join(EVIDENCE)}")
-    return Correction(printed, right, evidence)  # type: ignore[arg-type]
+    return Correction(printed, right, evidence)
 
 
 class Ledger:

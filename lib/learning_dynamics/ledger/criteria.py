@@ -42,23 +42,37 @@ class Outcome:
 
 
 class Criterion(Protocol):
-    """What every comparator offers; the functions at the end of this file make them.
+    """What every comparator offers, all of it to be read only; the functions at the end of this file make them."""
 
-    Attributes:
-        symbols: The measured quantity in symbols.
-        relation: The relation in a word or sign, for the record.
-        bound: What it is compared with, for the record.
-        noise: Absolute size below which a digit of the measured numbers is rounding.
-        rounding: The bound itself is a rounding tolerance: no digit below it would be repeated elsewhere.
-        floor: Size of one rounding error, where the bound is about rounding, else 0.
-    """
+    @property
+    def symbols(self) -> str:
+        """The measured quantity in symbols."""
+        ...
 
-    symbols: str
-    relation: Any
-    bound: Any
-    noise: Any
-    rounding: bool
-    floor: float
+    @property
+    def relation(self) -> str:
+        """The relation in a word or sign, for the record."""
+        ...
+
+    @property
+    def bound(self) -> float | list[float]:
+        """What it is compared with, for the record."""
+        ...
+
+    @property
+    def noise(self) -> float:
+        """Absolute size below which a digit of the measured numbers is rounding."""
+        ...
+
+    @property
+    def rounding(self) -> bool:
+        """The bound itself is a rounding tolerance: no digit below it would be repeated elsewhere."""
+        ...
+
+    @property
+    def floor(self) -> float:
+        """Size of one rounding error, where the bound is about rounding, else 0."""
+        ...
 
     def sentence(self) -> str:
         """Return the criterion in symbols, without a computed number."""
@@ -156,13 +170,15 @@ class _Bounds:
 
     @property
     def bound(self) -> float | list[float]:
-        return {"<=": self.high, ">=": self.low, "between": [self.low, self.high]}[self.relation]
+        if self.relation == "between":
+            return [self.low, self.high]
+        return self.high if self.relation == "<=" else self.low
 
     def sentence(self) -> str:
         if self.relation == "between":
             return f"{number(self.low)} ≤ {self.symbols} ≤ {number(self.high)}"
         sign = "≤" if self.relation == "<=" else "≥"
-        bound = self.bound_symbols or number(float(self.bound))  # type: ignore[arg-type]
+        bound = self.bound_symbols or number(self.high if self.relation == "<=" else self.low)
         return f"{self.symbols} {sign} {bound}"
 
     @property
@@ -490,11 +506,11 @@ def confident(
     Raises:
         LedgerError: Not exactly one bound is given, or it is not finite, or the level is outside [0.95, 1).
     """
-    if (at_most is None) == (at_least is None):
-        raise LedgerError("confident: expected exactly one of at_most and at_least")
-    if at_most is not None:
+    if at_most is not None and at_least is None:
         return _Confident(symbols, high=_finite("at_most", at_most), level=_level(level))
-    return _Confident(symbols, low=_finite("at_least", at_least), level=_level(level))  # type: ignore[arg-type]
+    if at_least is not None and at_most is None:
+        return _Confident(symbols, low=_finite("at_least", at_least), level=_level(level))
+    raise LedgerError(f"at_most, at_least = {at_most}, {at_least}; allowed: exactly one of them")
 
 
 def _level(level: float) -> float:

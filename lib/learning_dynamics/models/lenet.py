@@ -61,7 +61,7 @@ class LeNet(nn.Module):
         """Redraw weights and biases as torch's layers do: uniform, within one over the root of the inputs."""
         for layer in (self.first, self.second, self.hidden, self.last):
             bound = layer.weight[0].numel() ** -0.5
-            for parameter in (layer.weight, layer.bias):
+            for parameter in layer.parameters():  # weight, then bias
                 drawn = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype)
                 parameter.copy_(bound * (2 * drawn - 1))
 

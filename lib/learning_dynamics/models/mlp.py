@@ -59,11 +59,10 @@ class MLP(nn.Module):
         if weight_std is not None and not 0 <= weight_std < math.inf:
             raise ValueError(f"weight_std = {weight_std!r}; allowed: a number >= 0, or None")
         self.activation = softplus(sharpness)
-        self.layers = nn.ModuleList(
-            nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype) for fan_in, fan_out in pairwise(sizes)
-        )
+        layers = [nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype) for fan_in, fan_out in pairwise(sizes)]
+        self.layers = nn.ModuleList(layers)
         with torch.no_grad():
-            for layer in self.layers:
+            for layer in layers:
                 std = layer.in_features**-0.5 if weight_std is None else weight_std
                 layer.weight.copy_(std * torch.randn(layer.weight.shape, generator=generator, dtype=dtype))
                 if bias:
@@ -72,7 +71,9 @@ class MLP(nn.Module):
     @property
     def last(self) -> nn.Linear:
         """The output layer, in whose parameters the network is linear."""
-        return self.layers[-1]
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        return last
 
     def forward(self, x: Tensor) -> Tensor:
         """Return outputs `(n, sizes[-1])` of inputs `(n, sizes[0])`."""

@@ -69,7 +69,9 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
                 )
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Loss] | None = None, *, loss: Loss | None = None) -> Loss | None:
+    def step(  # type: ignore[override]  # torch's own takes no loss
+        self, closure: Callable[[], Loss] | None = None, *, loss: Loss | None = None
+    ) -> Loss | None:
         """Take one step and return the loss.
 
         Args:
@@ -90,7 +92,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         groups = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         gradients = [[p.grad for p in group] for group in groups]
         squared_norms = [_squared_norm(group) for group in gradients]
-        gap = self._gap(loss) if self.needs_loss else math.nan
+        gap = self._gap(loss) if self.needs_loss and loss is not None else math.nan
         step_sizes = self._step_sizes(gap, squared_norms)
         for group, parameters, own, step_size in zip(
             self.param_groups, groups, gradients, step_sizes, strict=True
@@ -128,7 +130,10 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
 
     def _whole(self, **start: float) -> dict[str, Any]:
         """Return the state of the whole vector, which `state_dict` carries along; `start` if there is none."""
-        state = self.state["whole vector"]
+        shared: dict[Any, dict[str, Any]] = (
+            self.state
+        )  # torch writes Tensor for the keys, and saves all of them
+        state = shared["whole vector"]
         for name, value in start.items():
             state.setdefault(name, value)
         return state
@@ -153,11 +158,12 @@ def require_number(
         ValueError: it is not.
     """
     allowed = ["a finite number"]
-    good = isinstance(value, Real) and math.isfinite(value)
+    number = float(value) if isinstance(value, Real) else math.nan
+    good = math.isfinite(number)
     for sign, bound in ((">", above), (">=", low), ("<", below)):
         if bound is not None:
             allowed.append(f"{sign} {bound}")
-            good = good and {">": value > bound, ">=": value >= bound, "<": value < bound}[sign]
+            good = good and {">": number > bound, ">=": number >= bound, "<": number < bound}[sign]
     if not good:
         raise ValueError(f"{name} = {value!r}; allowed: {', '.join(allowed)}")
 

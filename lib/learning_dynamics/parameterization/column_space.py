@@ -245,6 +245,8 @@ def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
         largest = slopes.transpose(0, 1).flatten(1).amax(1)
         shares.append((largest < level).double().mean().item())
 
+    if not isinstance(model.activation, nn.Softplus):
+        raise ValueError(f"model.activation = {model.activation!r}; allowed: an nn.Softplus")
     hook = model.activation.register_forward_hook(watch)
     try:
         with torch.no_grad():
@@ -260,6 +262,8 @@ def _layer_gram(layer: nn.Linear | nn.Conv2d, inputs: Tensor, gradients: Tensor)
         same = inputs @ inputs.T + (layer.bias is not None)
         flat = gradients.reshape(n * d_y, -1)
         return same.repeat_interleave(d_y, 0).repeat_interleave(d_y, 1) * (flat @ flat.T)
+    if isinstance(layer.padding, str):
+        raise ValueError(f"layer.padding = {layer.padding!r}; allowed: numbers")
     patches = functional.unfold(inputs, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     of_weights = torch.einsum("npl,nyol->nyop", patches, gradients.flatten(3)).reshape(n * d_y, -1)
     gram = of_weights @ of_weights.T

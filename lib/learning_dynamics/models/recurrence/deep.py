@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -12,6 +12,27 @@ from learning_dynamics.models.recurrence.shapes import require_choice, require_s
 
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last", "none"]
+
+
+class Streaming(Protocol):
+    """A layer `(*batch, T, width) -> (*batch, T, width)` that also takes one position at a time."""
+
+    def __call__(self, h: Tensor, /) -> Tensor:
+        """Map a sequence."""
+
+    def start(self, *batch: int) -> Tensor:
+        """Return the state before the first position."""
+
+    def step(self, u: Tensor, state: Tensor, /) -> tuple[Tensor, Tensor]:
+        """Return the output for one position and the next state."""
+
+
+@runtime_checkable
+class WithRecurrentParameters(Protocol):
+    """A layer that says which of its parameters are recurrent."""
+
+    def recurrent_parameters(self) -> list[nn.Parameter]:
+        """Return them."""
 
 
 class SequenceNorm(nn.Module):
@@ -50,8 +71,10 @@ class RecurrentBlock(nn.Module):
         ValueError: a dropout outside [0, 1).
     """
 
+    recurrence: Streaming
+
     def __init__(
-        self, recurrence: nn.Module, width: int, *, norm: Norm = "batch", dropout: float = 0.0
+        self, recurrence: Streaming, width: int, *, norm: Norm = "batch", dropout: float = 0.0
     ) -> None:
         super().__init__()
         if not 0 <= dropout < 1:
@@ -96,7 +119,7 @@ class SequenceModel(nn.Module):
         width: int,
         outputs: int,
         depth: int,
-        recurrence: Callable[[], nn.Module],
+        recurrence: Callable[[], Streaming],
         *,
         tokens: bool = False,
         pooling: Pooling = "mean",
@@ -128,7 +151,7 @@ class SequenceModel(nn.Module):
     def start(self, *batch: int) -> tuple[Any, ...]:
         """Return the state before the first input: a count, the running sum, and each block's recurrent state."""
         first = self.decoder.weight.new_zeros(*batch, self.decoder.in_features)
-        return 0, first, tuple(block.recurrence.start(*batch) for block in self.blocks)
+        return 0, first, tuple(block.recurrence.start(*batch) for block in self._blocks())
 
     def step(self, u: Tensor, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
         """Return the output after one more input and the next state: streaming, equal to `forward` in evaluation mode.
@@ -137,12 +160,15 @@ class SequenceModel(nn.Module):
         """
         count, total, inner = state
         h, after = self.encoder(u), []
-        for block, x in zip(self.blocks, inner, strict=True):
+        for block, x in zip(self._blocks(), inner, strict=True):
             h, x = block.step(h, x)
             after.append(x)
         total = total + h
         pooled = total / (count + 1) if self.pooling == "mean" else h
         return self.decoder(pooled), (count + 1, total, tuple(after))
+
+    def _blocks(self) -> list[RecurrentBlock]:
+        return [block for block in self.blocks if isinstance(block, RecurrentBlock)]
 
     def _as_sequence(self, u: Tensor) -> Tensor:
         return u[..., None] if isinstance(self.encoder, nn.Embedding) else u
@@ -167,7 +193,7 @@ def parameter_groups(
             raise ValueError(f"{name} = {value}; allowed: positive")
     if not weight_decay >= 0:
         raise ValueError(f"weight_decay = {weight_decay}; allowed: at least 0")
-    layers = [module for module in model.modules() if hasattr(module, "recurrent_parameters")]
+    layers = [module for module in model.modules() if isinstance(module, WithRecurrentParameters)]
     recurrent = [parameter for layer in layers for parameter in layer.recurrent_parameters()]
     taken = {id(parameter) for parameter in recurrent}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in taken]

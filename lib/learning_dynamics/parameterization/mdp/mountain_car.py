@@ -96,9 +96,8 @@ def radial_features(observations: Tensor, *, grid: int = 20, width: float = 0.1)
     """
     if grid < 2 or not width > 0:
         raise ValueError(f"grid={grid!r}, width={width!r}: expected an integer >= 2 and a number > 0")
-    like = {"dtype": observations.dtype, "device": observations.device}
-    low, high = torch.tensor([POSITIONS, VELOCITIES], **like).T
-    points = torch.linspace(0, 1, grid, **like)
+    low, high = torch.tensor([POSITIONS, VELOCITIES], dtype=observations.dtype, device=observations.device).T
+    points = torch.linspace(0, 1, grid, dtype=observations.dtype, device=observations.device)
     centres = torch.cartesian_prod(points, points)
     scaled = (observations - low) / (high - low)
     return torch.softmax(-(((scaled[..., None, :] - centres) / width) ** 2).sum(-1), -1)

@@ -1,0 +1,69 @@
+"""What the curvature matrices of a loss share: a model on its data, an output law with its scale, and the targets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from learning_dynamics.curvature.linear_operator import SymmetricOperator
+from learning_dynamics.curvature.linearization import LinearizedData
+from learning_dynamics.curvature.network import Model, Parameters
+from learning_dynamics.curvature.torch_losses import Loss, as_law
+
+
+class LossMatrix(SymmetricOperator):
+    """A matrix `(d, d)` of the mean loss over the samples; a subclass says which in `_make`."""
+
+    _keeps_linearization: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        model: Model,
+        law: Loss,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        parameters: Parameters | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        """Take a model with its data.
+
+        Args:
+            model: a module, or a pair `(f, theta)`.
+            law: an output law, or a torch loss with reduction="mean".
+            inputs: `(n, ...)`, n >= 1.
+            targets: as the law wants them, n of them.
+            parameters: some parameters of a module; default: all that require a gradient.
+            batch_size: None keeps what products share (the linearization; for the Hessian the gradient's graph); an
+                integer makes it anew for each batch and product.
+
+        Raises:
+            ValueError: as `network.as_network`, `torch_losses.as_law`; empty inputs; values that are not finite;
+                targets of the wrong shape or dtype.
+        """
+        self._take(model, law, inputs, parameters, batch_size)
+        self._targets = self._law.checked(self._data.outputs, targets)
+        self._make()
+
+    @property
+    def outputs(self) -> Tensor:
+        """The outputs at the parameters, `(n, d_y)`."""
+        return self._data.outputs
+
+    def _take(
+        self, model: Model, law: Loss, inputs: Tensor, parameters: Parameters | None, batch_size: int | None
+    ) -> None:
+        """Set the data, the law and its scale, and what every operator has."""
+        self._data = LinearizedData(
+            model, inputs, parameters, batch_size, linearize=self._keeps_linearization
+        )
+        self._law, self._scale = as_law(law, self._data.outputs)
+        self._in_batches = batch_size is not None
+        theta = self._data.network.theta
+        super().__init__((len(theta), len(theta)), theta, self._data.batch_size)
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Set what products need beside the data."""
