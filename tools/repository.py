@@ -33,7 +33,7 @@ def change(new: str, root: Path = ROOT) -> list[str]:
         ValueError: The address is not a plain repository address without a trailing slash.
     """
     if not re.fullmatch(r"(https?|file)://[^\s\"'<>]+[^/\s\"'<>]", new):
-        raise ValueError(f"URL={new!r}: expected https://host/owner/name")
+        raise ValueError(f"URL = {new!r}; allowed: https://host/owner/name")
     old = address(root)
     changed = []
     swaps = [(old, new)]

@@ -97,7 +97,7 @@ def main() -> int:
     chosen = sys.argv[1:] or list(PARTS)
     unknown = [name for name in chosen if name not in PARTS]
     if unknown:
-        print(f"no such part: {', '.join(unknown)}; there are: {', '.join(PARTS)}", file=sys.stderr)
+        print(f"part = {', '.join(unknown)}; allowed: {', '.join(PARTS)}", file=sys.stderr)
         return 2
     results = []
     for name in chosen:

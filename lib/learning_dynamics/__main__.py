@@ -63,7 +63,7 @@ def execute(path: Path, parameters: dict[str, Any], out: Path) -> dict[str, Any]
     """
     code = [cell for cell in cells(path.read_text(encoding="utf-8")) if cell.kind == "code"]
     if not any("parameters" in cell.tags for cell in code):
-        raise ValueError(f"{path}: not a chapter: no cell is tagged 'parameters'")
+        raise ValueError(f"chapter = {str(path)!r}; allowed: a script with a cell tagged 'parameters'")
     out.mkdir(parents=True, exist_ok=True)
     namespace: dict[str, Any] = {"__name__": "__chapter__"}
     code = [cell for cell in code if "colab" not in cell.tags]
@@ -77,7 +77,9 @@ def execute(path: Path, parameters: dict[str, Any], out: Path) -> dict[str, Any]
             if "parameters" in cell.tags:
                 unknown = [key for key in parameters if key not in namespace]
                 if unknown:
-                    raise ValueError(f"{path}: its parameters cell does not set {', '.join(unknown)}")
+                    raise ValueError(
+                        f"{', '.join(unknown)} = given; allowed: what the parameters cell of {path} sets"
+                    )
                 namespace.update(parameters)
             seconds = time.perf_counter() - started
             print(f"[{index}/{len(code)}] {seconds:.1f} s", file=sys.stderr, flush=True)
@@ -138,11 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="a new folder for figures, records and log")
     options = parser.parse_args(arguments)
     if not options.chapter.is_file():
-        parser.error(f"chapter={str(options.chapter)!r}: no such file; expected chapters/PART/NAME.py")
+        parser.error(f"chapter = {str(options.chapter)!r}, no such file; allowed: chapters/PART/NAME.py")
     if options.out.exists() and any(options.out.iterdir() if options.out.is_dir() else [options.out]):
-        parser.error(
-            f"out={str(options.out)!r} holds something already; nothing is overwritten, name a new folder"
-        )
+        parser.error(f"out = {str(options.out)!r}, which holds something already; allowed: a new folder")
     options.out.mkdir(parents=True, exist_ok=True)
     parameters = {"SCALE": options.scale, "DEVICE": options.device, "SEED": options.seed}
     if options.part is not None:

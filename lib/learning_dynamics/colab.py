@@ -11,7 +11,9 @@ def style_sheet() -> str:
     for path in (here / "kept" / "claims.css", here.parents[1] / "book" / "_static" / "claims.css"):
         if path.is_file():
             return path.read_text(encoding="utf-8")
-    raise FileNotFoundError("claims.css: neither in the installed library nor in the repository")
+    raise FileNotFoundError(
+        "claims.css = None; allowed: a file of the installed library or of the repository"
+    )
 
 
 def prepare() -> None:

@@ -151,7 +151,7 @@ def subplots(
     """
     for name, count in (("rows", rows), ("columns", columns)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"{name}={count!r}: expected an integer >= 1")
+            raise ValueError(f"{name} = {count!r}; allowed: an integer >= 1")
     width, height = {1: (6.0, 3.6), 2: (8.6, 3.5)}.get(columns, (10.5, 3.3))
     look = {"axes_class": BookAxes} | options.pop("subplot_kw", {})
     return plt.subplots(rows, columns, figsize=size or (width, height * rows), subplot_kw=look, **options)
@@ -185,18 +185,18 @@ def band(
     """
     x, samples = _array(x), _array(samples)
     if x.ndim != 1:
-        raise ValueError(f"x has shape {x.shape}: expected (points,)")
+        raise ValueError(f"x has shape {x.shape}; allowed: (points,)")
     if samples.ndim != 2 or samples.shape[1] != x.size or samples.shape[0] < 2:
-        raise ValueError(f"samples has shape {samples.shape}: expected (seeds >= 2, {x.size})")
+        raise ValueError(f"samples has shape {samples.shape}; allowed: (seeds >= 2, {x.size})")
     if not 0 < level < 1:
-        raise ValueError(f"level={level!r}: expected a number between 0 and 1")
+        raise ValueError(f"level = {level!r}; allowed: a number between 0 and 1")
     if np.isnan(samples).any():
         seed, point = np.argwhere(np.isnan(samples))[0]
-        raise ValueError(f"samples[{seed}, {point}] is NaN: expected numbers, inf for a run that diverged")
+        raise ValueError(f"samples[{seed}, {point}] is NaN; allowed: numbers, inf for a run that diverged")
     if geometric and (samples <= 0).any():
         seed, point = np.argwhere(samples <= 0)[0]
         raise ValueError(
-            f"samples[{seed}, {point}]={samples[seed, point]:g} with geometric=True: expected > 0"
+            f"samples[{seed}, {point}] = {samples[seed, point]:g} with geometric=True; allowed: > 0"
         )
     values = np.log(samples) if geometric else samples
     with np.errstate(invalid="ignore"):
@@ -236,7 +236,7 @@ def line_control(
     """
     x, y = _array(x), _array(y)
     if x.ndim != 1 or x.shape != y.shape:
-        raise ValueError(f"x and y have shapes {x.shape} and {y.shape}: expected (points,) for both")
+        raise ValueError(f"x and y have shapes {x.shape} and {y.shape}; allowed: (points,) for both")
     name = role if label is None else f"{role}: {label}"
     look = {"color": CONTROL_COLOR, "linestyle": "--", "marker": "", "label": name}
     (line,) = ax.plot(x, y, **(look | options))
@@ -301,18 +301,18 @@ def comparison(
         ValueError: There is no row, or one is not as described.
     """
     if not rows:
-        raise ValueError("rows is empty: expected at least one (quantity, source, here, agrees)")
+        raise ValueError("rows is empty; allowed: at least one (quantity, source, here, agrees)")
     for row in rows:
         if len(row) != 4 or not (row[3] is None or isinstance(row[3], bool | np.bool_)):
             raise ValueError(
-                f"row {row!r}: expected (quantity, source, here, agrees) with agrees True, False or None"
+                f"row = {row!r}; allowed: (quantity, source, here, agrees) with agrees True, False or None"
             )
     table = [Row(*row) for row in rows]
     here = [np.atleast_1d(_array(row.here)) for row in table]
     for row, values in zip(table, here, strict=True):
         if values.ndim != 1 or values.size not in (1, 2):
             raise ValueError(
-                f"here={row.here!r} of {row.quantity!r}: expected a number, or two for an interval"
+                f"here = {row.here!r} of {row.quantity!r}; allowed: a number, or two for an interval"
             )
     text = [f"criterion: {criterion}"]
     body = ""
@@ -349,7 +349,7 @@ def save(figure: Figure, path: Path | str) -> None:
     path = Path(path)
     undated = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     if path.suffix not in undated:
-        raise ValueError(f"path={str(path)!r}: expected the ending .png, .svg or .pdf")
+        raise ValueError(f"path = {str(path)!r}; allowed: the ending .png, .svg or .pdf")
     figure.savefig(path, metadata=undated[path.suffix])
 
 
@@ -365,32 +365,32 @@ def _record(
 ) -> dict[str, Any]:
     """Return what is stored of a table of numbers."""
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise ValueError(f"name={name!r}: expected lower case letters and digits, joined by hyphens")
+        raise ValueError(f"name = {name!r}; allowed: lower case letters and digits, joined by hyphens")
     if not columns:
-        raise ValueError("columns is empty: expected at least one")
+        raise ValueError("columns is empty; allowed: at least one")
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f"every={every!r}: expected an integer >= 1")
+        raise ValueError(f"every = {every!r}; allowed: an integer >= 1")
     if rtol is None:
         rtol = 2e-5 if run.dtype == torch.float64 else 1e-3
     for key, value in (("rtol", rtol), ("noise", noise)):
         if not 0 <= value < math.inf:
-            raise ValueError(f"{key}={value!r}: expected a number >= 0")
+            raise ValueError(f"{key} = {value!r}; allowed: a number >= 0")
     arrays = {}
     for column, values in columns.items():
         if not re.fullmatch(r"[A-Za-z]\w*", column):
-            raise ValueError(f"column {column!r}: expected a word of letters, digits and underscores")
+            raise ValueError(f"column = {column!r}; allowed: a word of letters, digits and underscores")
         arrays[column] = _array(values)
         if arrays[column].ndim != 1 or not arrays[column].size:
-            raise ValueError(f"column {column!r} has shape {arrays[column].shape}: expected (rows >= 1,)")
+            raise ValueError(f"column {column!r} has shape {arrays[column].shape}; allowed: (rows >= 1,)")
     lengths = {column: values.size for column, values in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"columns have different lengths {lengths}: expected one length")
+        raise ValueError(f"columns have different lengths {lengths}; allowed: one length")
     length = next(iter(lengths.values()))
     kept = list(range(0, length, every))
     kept += [length - 1] if kept[-1] != length - 1 else []
     if len(kept) > MOST_ROWS:
         raise ValueError(
-            f"columns have {len(kept)} rows with every={every}: expected at most {MOST_ROWS}; raise every"
+            f"columns have {len(kept)} rows with every = {every}; allowed: at most {MOST_ROWS}; raise every"
         )
     return {
         "name": name,

@@ -106,7 +106,9 @@ def folder() -> Path:
         return repository / "book" / "results"
     if (PACKAGE / "kept").is_dir():
         return PACKAGE / "kept"
-    raise FileNotFoundError("kept results: neither in a repository nor in the installed library")
+    raise FileNotFoundError(
+        "kept results = None; allowed: a folder of a repository or of the installed library"
+    )
 
 
 def path(chapter: str, run_name: str, root: Path | str | None = None) -> Path:
@@ -121,10 +123,10 @@ def path(chapter: str, run_name: str, root: Path | str | None = None) -> Path:
         ValueError: A name is not as described.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", chapter):
-        raise ValueError(f"chapter={chapter!r}: expected 'part/name' in lower case")
+        raise ValueError(f"chapter = {chapter!r}; allowed: 'part/name' in lower case")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", run_name):
         raise ValueError(
-            f"run_name={run_name!r}: expected lower case letters, digits, hyphens and underscores"
+            f"run_name = {run_name!r}; allowed: lower case letters, digits, hyphens and underscores"
         )
     return (folder() if root is None else Path(root)) / chapter / f"{run_name}.npz"
 
@@ -185,22 +187,22 @@ def keep(
     """
     target = path(chapter, run_name, folder)
     if not command.strip():
-        raise ValueError(f"command={command!r}: expected the command that makes the result again")
+        raise ValueError(f"command = {command!r}; allowed: the command that makes the result again")
     if not 0 <= wall_time < float("inf"):
-        raise ValueError(f"wall_time={wall_time!r}: expected seconds >= 0")
+        raise ValueError(f"wall_time = {wall_time!r}; allowed: seconds >= 0")
     if not 0 <= rtol < float("inf"):
-        raise ValueError(f"rtol={rtol!r}: expected a number >= 0")
+        raise ValueError(f"rtol = {rtol!r}; allowed: a number >= 0")
     if not arrays:
-        raise ValueError("arrays is empty: expected at least one")
+        raise ValueError("arrays is empty; allowed: at least one")
     checked = {name: _number_array(name, values) for name, values in arrays.items()}
     for name, values in checked.items():
         if not re.fullmatch(r"[A-Za-z]\w*", name):
             raise ValueError(
-                f"arrays has the name {name!r}: expected a word of letters, digits and underscores"
+                f"arrays has the name {name!r}; allowed: a word of letters, digits and underscores"
             )
         if np.isnan(values).any():
             index = _plain_index(np.argwhere(np.isnan(values))[0])
-            raise ValueError(f"arrays[{name!r}] is NaN at {index}: expected numbers, inf for a diverged run")
+            raise ValueError(f"arrays[{name!r}] is NaN at {index}; allowed: numbers, inf for a diverged run")
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **checked)  # type: ignore[arg-type]  # no array is called allow_pickle
     content = buffer.getvalue()
@@ -217,10 +219,10 @@ def keep(
     described = (json.dumps(asdict(provenance), indent=1, ensure_ascii=False) + "\n").encode()
     for ending, size in ((".npz", len(content)), (".json", len(described))):
         if size > LARGEST:
-            raise ValueError(f"{run_name}{ending} would take {size} bytes: expected at most {LARGEST}")
+            raise ValueError(f"{run_name}{ending} would take {size} bytes; allowed: at most {LARGEST}")
     if target.exists() and target.with_suffix(".json").exists() and not overwrite:
         raise FileExistsError(
-            f"{chapter}/{run_name} is kept already: expected overwrite=True or another name"
+            f"{chapter}/{run_name} is kept already; allowed: overwrite=True or another name"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, content)
@@ -244,12 +246,12 @@ def load(chapter: str, run_name: str, *, folder: Path | str | None = None) -> Ke
     described = found_at.with_suffix(".json")
     if not (found_at.is_file() and described.is_file()):
         there = sorted(found.stem for found in found_at.parent.glob("*.npz"))
-        raise FileNotFoundError(f"{chapter} has no kept result {run_name!r}: expected one of {there}")
+        raise FileNotFoundError(f"{chapter} has no kept result {run_name!r}; allowed: one of {there}")
     fields = json.loads(described.read_text(encoding="utf-8"))
     provenance = Provenance(**(fields | {"seeds": tuple(fields["seeds"])}))
     content = found_at.read_bytes()
     if hashlib.sha256(content).hexdigest() != provenance.sha256:
-        raise ValueError(f"{chapter}/{run_name}: the .npz is not the one that its .json describes")
+        raise ValueError(f"SHA-256 of {chapter}/{run_name}.npz = another; allowed: the one in its .json")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return Kept(chapter, run_name, {name: arrays[name] for name in arrays.files}, provenance)
 
@@ -271,9 +273,9 @@ def agree(
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not 0 <= value < float("inf"):
-            raise ValueError(f"{name}={value!r}: expected a number >= 0")
+            raise ValueError(f"{name} = {value!r}; allowed: a number >= 0")
     if not recomputed:
-        raise ValueError("recomputed is empty: expected at least one array")
+        raise ValueError("recomputed is empty; allowed: at least one array")
     old = kept.arrays if isinstance(kept, Kept) else kept
     worst = {}
     entries = 0
@@ -292,7 +294,7 @@ def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, ato
     if kept.shape != recomputed.shape:
         raise DisagreementError(f"{name} has shape {recomputed.shape} recomputed and {kept.shape} kept")
     if not kept.size:
-        raise ValueError(f"{name} has shape {kept.shape}: expected at least one entry")
+        raise ValueError(f"{name} has shape {kept.shape}; allowed: at least one entry")
     kept, recomputed = np.asarray(kept, np.float64), np.asarray(recomputed, np.float64)
     for side, values in (("recomputed", recomputed), ("kept", kept)):
         if np.isnan(values).any():
@@ -308,7 +310,7 @@ def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, ato
     if entry.share > 1:
         raise DisagreementError(
             f"{name} differs, worst at {entry.index}: kept {entry.kept!r}, recomputed {entry.recomputed!r}, "
-            f"{entry.share:.3g} times what rtol={rtol:g} and atol={atol:g} allow"
+            f"{entry.share:.3g} times what rtol = {rtol:g} and atol = {atol:g} allow"
         )
     return entry
 
@@ -318,7 +320,7 @@ def _number_array(name: str, values: Any) -> np.ndarray:
         values = values.detach().cpu().numpy()
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} has dtype {array.dtype}: expected booleans, integers or real numbers")
+        raise ValueError(f"{name} has dtype {array.dtype}; allowed: booleans, integers or real numbers")
     return array
 
 

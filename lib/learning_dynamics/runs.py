@@ -42,13 +42,13 @@ class Run:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", self.chapter):
-            raise ValueError(f"chapter={self.chapter!r}: expected 'part/name' in lower case")
+            raise ValueError(f"chapter = {self.chapter!r}; allowed: 'part/name' in lower case")
         if self.scale not in SCALES:
-            raise ValueError(f"scale={self.scale!r}: expected one of {', '.join(SCALES)}")
+            raise ValueError(f"scale = {self.scale!r}; allowed: one of {', '.join(SCALES)}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed={self.seed!r}: expected an integer >= 0")
+            raise ValueError(f"seed = {self.seed!r}; allowed: an integer >= 0")
         if not self.dtype.is_floating_point:
-            raise ValueError(f"dtype={self.dtype}: expected a floating point type")
+            raise ValueError(f"dtype = {self.dtype}; allowed: a floating point type")
         object.__setattr__(self, "device", resolve_device(self.device))
         object.__setattr__(self, "_part", self._parse_part())
 
@@ -57,7 +57,7 @@ class Run:
             return 1, 1
         match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", str(self.part))
         if not match or int(match[1]) > int(match[2]):
-            raise ValueError(f"part={self.part!r}: expected 'all' or 'k/m' with 1 <= k <= m")
+            raise ValueError(f"part = {self.part!r}; allowed: 'all' or 'k/m' with 1 <= k <= m")
         return int(match[1]), int(match[2])
 
     def pick(self, *, smoke: T, book: T, paper: T) -> T:
@@ -72,7 +72,7 @@ class Run:
         """
         count = self.pick(smoke=smoke, book=book, paper=paper)
         if not 1 <= count <= 9999:
-            raise ValueError(f"seeds({self.scale}={count}): expected a count between 1 and 9999")
+            raise ValueError(f"{self.scale} = {count}; allowed: between 1 and 9999 seeds")
         return [10_000 * self.seed + i for i in range(count)]
 
     def generator(self, stream: str, seed: int | None = None) -> torch.Generator:
@@ -101,8 +101,8 @@ def resolve_device(device: torch.device | str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
-        raise ValueError(f"device={str(device)!r}: expected 'auto', 'cpu' or 'cuda'")
+        raise ValueError(f"device = {str(device)!r}; allowed: 'auto', 'cpu' or 'cuda'")
     resolved = torch.device(device)
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={str(device)!r}: no CUDA device here; use 'auto' or 'cpu'")
+        raise ValueError(f"device = {str(device)!r}; allowed here, without CUDA: 'auto' or 'cpu'")
     return resolved

@@ -163,12 +163,12 @@ def test_run_writes_a_new_notebook_and_its_records_and_overwrites_nothing(small:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["chapter.py", "no/chapter"], "CHAPTER='no/chapter': no such chapter; there are:"),
+        (["chapter.py", "no/chapter"], "CHAPTER = 'no/chapter'; allowed:"),
         (["chapter.py"], "name a chapter"),
-        (["notebook.py", "no/chapter"], "CHAPTER='no/chapter': no such chapter"),
+        (["notebook.py", "no/chapter"], "CHAPTER = 'no/chapter'; allowed: "),
         (["notebook.py", "", "--scale", "huge"], "no such chapter"),
         (["suite.py", "everything"], "no such part: everything; there are: style"),
-        (["repository.py", "somewhere"], "URL='somewhere': expected https://host/owner/name"),
+        (["repository.py", "somewhere"], "URL = 'somewhere'; allowed: https://host/owner/name"),
         (["compare.py", "nowhere"], "usage"),
     ],
 )

@@ -73,9 +73,9 @@ def test_a_chapter_runs_without_jupyter(chapter: Path, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scale", "huge"], "scale='huge': expected one of smoke, book, paper"),
-        (["--device", "gpu"], "device='gpu'"),
-        (["--part", "1/2"], "does not set PART"),
+        (["--scale", "huge"], "scale = 'huge'; allowed: one of smoke, book, paper"),
+        (["--device", "gpu"], "device = 'gpu'"),
+        (["--part", "1/2"], "PART = given; allowed: what the parameters cell"),
     ],
 )
 def test_a_bad_argument_ends_with_one_line(
@@ -91,7 +91,7 @@ def test_nothing_is_overwritten(chapter: Path, tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "out" / "mine.txt").write_text("kept")
     with pytest.raises(SystemExit):
         run.main([str(chapter), "--out", str(tmp_path / "out")])
-    assert "nothing is overwritten" in capsys.readouterr().err
+    assert "allowed: a new folder" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         run.main([str(tmp_path / "absent.py"), "--out", str(tmp_path / "other")])
     assert "no such file" in capsys.readouterr().err
@@ -100,11 +100,11 @@ def test_nothing_is_overwritten(chapter: Path, tmp_path: Path, capsys: pytest.Ca
 def test_a_file_without_parameters_is_not_a_chapter(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text("# %%\nx = 1\n")
-    with pytest.raises(ValueError, match="not a chapter"):
+    with pytest.raises(ValueError, match="allowed: a script with a cell"):
         run.execute(path, {}, tmp_path / "out")
 
 
 def test_a_failing_check_stops_the_run(chapter: Path, tmp_path: Path) -> None:
     chapter.write_text(CHAPTER.replace("[0.25]", "[1.25]"))
     assert run.main([str(chapter), "--out", str(tmp_path / "out")]) == 1
-    assert "computed verdict 'not reproduced'" in (tmp_path / "out" / "log.txt").read_text()
+    assert "computed verdict = 'not reproduced'" in (tmp_path / "out" / "log.txt").read_text()

@@ -57,10 +57,10 @@ def test_a_result_above_300_kb_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"chapter": "minimum_norm"}, "chapter='minimum_norm': expected 'part/name'"),
-        ({"run_name": "../x"}, "run_name='../x'"),
-        ({"command": " "}, "command="),
-        ({"wall_time": -1.0}, "wall_time=-1.0"),
+        ({"chapter": "minimum_norm"}, "chapter = 'minimum_norm'; allowed: 'part/name'"),
+        ({"run_name": "../x"}, "run_name = '../x'"),
+        ({"command": " "}, "command = "),
+        ({"wall_time": -1.0}, "wall_time = -1.0"),
         ({"arrays": {}}, "arrays is empty"),
         ({"arrays": {"a b": [1.0]}}, "the name 'a b'"),
         ({"arrays": {"a": ["x"]}}, "a has dtype"),
@@ -96,7 +96,7 @@ def test_a_pair_that_does_not_belong_together_is_refused(tmp_path: Path, arrays:
     path = results.keep(CHAPTER, "grid", arrays, **MADE, folder=tmp_path)
     described = json.loads(path.with_suffix(".json").read_text())
     path.with_suffix(".json").write_text(json.dumps(described | {"sha256": "0" * 64}))
-    with pytest.raises(ValueError, match="not the one that its .json describes"):
+    with pytest.raises(ValueError, match="SHA-256 of .*; allowed: the one in its .json"):
         results.load(CHAPTER, "grid", folder=tmp_path)
     path.with_suffix(".json").unlink()
     with pytest.raises(FileNotFoundError, match="no kept result 'grid'"):
@@ -105,7 +105,7 @@ def test_a_pair_that_does_not_belong_together_is_refused(tmp_path: Path, arrays:
 
 def test_an_absent_result_names_the_choice(tmp_path: Path, arrays: dict) -> None:
     results.keep(CHAPTER, "grid", arrays, **MADE, folder=tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"no kept result 'grit': expected one of \['grid'\]"):
+    with pytest.raises(FileNotFoundError, match=r"no kept result 'grit'; allowed: one of \['grid'\]"):
         results.load(CHAPTER, "grit", folder=tmp_path)
 
 
@@ -115,7 +115,7 @@ def test_the_folder_is_found_in_the_repository_and_in_an_installed_library(
     package = tmp_path / "lib" / "learning_dynamics"
     package.mkdir(parents=True)
     monkeypatch.setattr(results, "PACKAGE", package)
-    with pytest.raises(FileNotFoundError, match="neither in a repository nor in the installed library"):
+    with pytest.raises(FileNotFoundError, match="kept results = None; allowed: a folder"):
         results.folder()
     (package / "kept").mkdir()
     assert results.folder() == package / "kept"
@@ -157,7 +157,7 @@ def test_a_disagreement_is_one_line(recomputed: dict, message: str) -> None:
     ("recomputed", "rtol", "atol", "message"),
     [
         ({}, 0.1, 0.0, "is empty"),
-        ({"a": [1.0]}, -0.1, 0.0, "rtol=-0.1"),
+        ({"a": [1.0]}, -0.1, 0.0, "rtol = -0.1"),
         ({"a": []}, 0.1, 0.0, "at least one entry"),
     ],
 )

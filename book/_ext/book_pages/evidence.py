@@ -124,10 +124,10 @@ def _rows(root: Path, _: tuple[tuple[str, int, int], ...]) -> tuple[Row, ...]:
     found: dict[str, dict[str, Any]] = {}
     for record in read.records(root):
         if record["id"] not in home:
-            raise ValueError(f"{record['chapter']}: {record['id']!r} is not in {INVENTORY}")
+            raise ValueError(f"id in {record['chapter']} = {record['id']!r}; allowed: those of {INVENTORY}")
         if record["chapter"] != home[record["id"]]:
             raise ValueError(
-                f"{record['chapter']}: {record['id']!r} belongs to {home[record['id']]!r} by {INVENTORY}"
+                f"chapter of {record['id']!r} = {record['chapter']}; allowed by {INVENTORY}: {home[record['id']]}"
             )
         found[record["id"]] = record
     names = ("id", "source", "label", "kind", "location", "title", "chapter", "must", "note")
@@ -152,6 +152,6 @@ def groups(table: Iterable[Row]) -> list[tuple[Source, list[Row]]]:
     for row in table:
         code = own.code if row.own else row.source
         if code not in members:
-            raise ValueError(f"{INVENTORY}: {row.id!r} has the unknown source {row.source!r}")
+            raise ValueError(f"{INVENTORY}: source of {row.id!r} = {row.source!r}; allowed: the known ones")
         members[code].append(row)
     return [(source, members[source.code]) for source in (*SOURCES, own) if members[source.code]]

@@ -29,7 +29,7 @@ class Repository(ReferenceRole):
             return url
         path = self.env.srcdir / self.target
         if not path.exists():
-            raise ValueError(f"{self.target} is not in the repository")
+            raise ValueError(f"target = {self.target!r}; allowed: a path of the repository")
         return f"{url}/{'tree' if path.is_dir() else 'blob'}/{branch}/{self.target}"
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
@@ -49,7 +49,7 @@ class Colab(Repository):
         options = self.config.html_theme_options
         path = f"chapters/{self.target}.ipynb"
         if not (self.env.srcdir / path).is_file():
-            raise ValueError(f"{path} is not in the repository")
+            raise ValueError(f"path = {path!r}; allowed: a file of the repository")
         repository = options["repository_url"].removeprefix("https://github.com/")
         host = options["launch_buttons"]["colab_url"]
         return f"{host}/github/{repository}/blob/{options.get('repository_branch', 'main')}/{path}"

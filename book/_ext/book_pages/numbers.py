@@ -25,7 +25,7 @@ def write(root: Path, out: Path) -> list[Path]:
         for figure in read.notebook_records(notebook, read.NUMBERS_KEY):
             path = out / notebook.parent.name / notebook.stem / f"{figure['name']}.csv"
             if path in written:
-                raise ValueError(f"{notebook.name}: the name {figure['name']!r} is given twice")
+                raise ValueError(f"{notebook.name}: name = {figure['name']!r}, given twice; allowed: once")
             columns = figure["columns"]
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("w", newline="", encoding="utf-8") as stream:
@@ -34,7 +34,9 @@ def write(root: Path, out: Path) -> list[Path]:
                 try:
                     table.writerows(zip(*columns.values(), strict=True))
                 except ValueError as error:
-                    raise ValueError(f"{notebook.name}: columns of {figure['name']!r}: {error}") from error
+                    raise ValueError(
+                        f"{notebook.name}: columns of {figure['name']!r} = {error}; allowed: one length"
+                    ) from error
             written.append(path)
     return written
 

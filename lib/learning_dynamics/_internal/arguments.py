@@ -17,7 +17,7 @@ def require_finite(name: str, tensor: Tensor) -> None:
 def require_generator(generator: object) -> torch.Generator:
     """Return the generator; a ValueError where nothing says where random numbers come from, never the global state."""
     if not isinstance(generator, torch.Generator):
-        raise ValueError(f"generator = {type(generator).__name__}; allowed: a torch.Generator")
+        raise ValueError(f"generator is a {type(generator).__name__}; allowed: a torch.Generator")
     return generator
 
 

@@ -105,7 +105,7 @@ class LogisticSum:
         if not (self.signs.abs() == 1).all():
             raise ValueError(f"signs has the values {self.signs.unique().tolist()[:5]}; allowed: -1 and 1")
         if not self.ridge >= 0:
-            raise ValueError(f"ridge={self.ridge!r}; allowed: numbers >= 0")
+            raise ValueError(f"ridge = {self.ridge!r}; allowed: numbers >= 0")
 
     @property
     def smoothness(self) -> Tensor:
@@ -165,7 +165,8 @@ class LogisticSum:
         worst = float((gradient.norm(dim=-1) / goal).max())
         if worst > 100:
             raise ValueError(
-                f"ridge={self.ridge!r}: the gradient stays {worst:.1g} times above the tolerance"
+                f"ridge = {self.ridge!r}, where the gradient stays {worst:.1g} times above the tolerance; "
+                "allowed: larger"
             )
         return theta[..., 0, :]
 

@@ -66,7 +66,7 @@ def conjugate_gradient(
             is not as allowed; the preconditioner is not positive definite.
     """
     if not isinstance(b, Tensor) or b.ndim not in (1, 2) or not b.is_floating_point():
-        raise ValueError("b must be a floating point tensor of shape (d) or (d, k)")
+        raise ValueError(f"b = {type(b).__name__}; allowed: a floating point tensor (d) or (d, k)")
     require_finite("b", b)
     if not damping >= 0:
         raise ValueError(f"damping = {damping}; allowed: >= 0")

@@ -203,4 +203,6 @@ class _Process:
 def _require_start(start: Tensor) -> None:
     good = isinstance(start, Tensor) and start.ndim == 1 and start.is_floating_point()
     if not good or not torch.isfinite(start).all() or not start.any():
-        raise ValueError("start must be a floating point vector (d) of finite numbers, not all zero")
+        raise ValueError(
+            f"start = {start!r}; allowed: a floating point vector (d) of finite numbers, not all zero"
+        )

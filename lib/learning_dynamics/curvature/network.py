@@ -59,7 +59,9 @@ def as_network(model: Model, parameters: Parameters | None = None) -> Network:
     if parameters is not None:
         raise ValueError("parameters is given for a formula; allowed: None (f's theta holds all of them)")
     if not isinstance(theta, Tensor) or theta.ndim != 1 or not theta.is_floating_point() or not theta.numel():
-        raise ValueError("theta of a formula must be a floating point tensor of shape (d) with d >= 1")
+        raise ValueError(
+            f"theta = {type(theta).__name__}; allowed for a formula: a floating point tensor (d) with d >= 1"
+        )
     require_finite("theta", theta)
     return Network(theta.detach().clone(), _checked(vmap(function, in_dims=(None, 0))))
 

@@ -24,10 +24,12 @@ def read(path: Path | str, members: Sequence[str]) -> tuple[np.ndarray, np.ndarr
             try:
                 content = archive.extractfile(member).read()  # type: ignore[union-attr]
             except (KeyError, AttributeError) as error:
-                raise ValueError(f"{path.name}: has no file {member!r}") from error
+                raise ValueError(
+                    f"{path.name} has no file {member!r}; allowed: an archive that has it"
+                ) from error
             if not content or len(content) % RECORD:
                 raise ValueError(
-                    f"{path.name}: {member} has {len(content)} bytes, expected a multiple of {RECORD}"
+                    f"{path.name}: {member} has {len(content)} bytes; allowed: a multiple of {RECORD}"
                 )
             parts.append(np.frombuffer(content, np.uint8).reshape(-1, RECORD))
     records = np.concatenate(parts)

@@ -26,15 +26,15 @@ def read(path: Path | str) -> np.ndarray:
         try:
             content = gzip.decompress(content)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path.name}: not a whole gzip file ({error})") from error
+            raise ValueError(f"{path.name} = no whole gzip file ({error}); allowed: one") from error
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
-        raise ValueError(f"{path.name}: starts with {content[:4].hex()!r}, expected an IDX header")
+        raise ValueError(f"{path.name}: header = {content[:4].hex()!r}; allowed: an IDX header")
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise ValueError(f"{path.name}: the header ends after {len(content)} bytes, expected {start}")
+        raise ValueError(f"{path.name}: the header ends after {len(content)} bytes; allowed: {start}")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
     dtype = np.dtype(TYPES[content[2]])
     expected = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if len(content) != expected:
-        raise ValueError(f"{path.name}: {len(content)} bytes, expected {expected} for shape {shape}")
+        raise ValueError(f"{path.name}: {len(content)} bytes; allowed: {expected} for shape {shape}")
     return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))

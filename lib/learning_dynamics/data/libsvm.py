@@ -24,13 +24,13 @@ def read(path: Path | str, features: int | None = None) -> tuple[np.ndarray, np.
     """
     path = Path(path)
     if features is not None and (isinstance(features, bool) or features < 1):
-        raise ValueError(f"features={features!r}: expected an integer >= 1")
+        raise ValueError(f"features = {features!r}; allowed: an integer >= 1")
     try:
         inputs, targets = load_svmlight_file(str(path), n_features=features, zero_based=False)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path.name}: not in LIBSVM format: {error}") from error
+        raise ValueError(f"{path.name} = {error}; allowed: LIBSVM format") from error
     if not len(targets):
-        raise ValueError(f"{path.name}: holds no sample")
+        raise ValueError(f"{path.name} holds no sample; allowed: at least one")
     if not (np.isfinite(inputs.data).all() and np.isfinite(targets).all()):
-        raise ValueError(f"{path.name}: holds a number that is not finite")
+        raise ValueError(f"{path.name} holds a number that is not finite; allowed: finite ones")
     return inputs.toarray(), targets

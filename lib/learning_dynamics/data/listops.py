@@ -99,14 +99,15 @@ def evaluate(tokens: list[int]) -> int:
         elif token == "]":
             if not stack or not values[-1]:
                 raise ValueError(
-                    "tokens: a bracket closes what was not opened, or an operation without arguments"
+                    "tokens have a bracket that closes nothing, or an operation without arguments; "
+                    "allowed: whole expressions"
                 )
             result = OPERATIONS[stack.pop()](values.pop())
             values[-1].append(result)
         else:
             values[-1].append(int(token))
     if stack or len(values[0]) != 1:
-        raise ValueError("tokens: not one whole expression")
+        raise ValueError("tokens are not one whole expression; allowed: one")
     return values[0][0]
 
 

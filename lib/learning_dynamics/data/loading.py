@@ -37,9 +37,9 @@ def load(
         DataError: A public set can be neither found in the cache nor downloaded.
     """
     if scale not in SCALES:
-        raise ValueError(f"scale={scale!r}: expected one of {', '.join(SCALES)}")
+        raise ValueError(f"scale = {scale!r}; allowed: one of {', '.join(SCALES)}")
     if not dtype.is_floating_point:
-        raise ValueError(f"dtype={dtype}: expected a floating point type")
+        raise ValueError(f"dtype = {dtype}; allowed: a floating point type")
     if name in SHIPPED:
         known: ShippedSet | PublicSet = SHIPPED[name]
         features, answers = SHIPPED[name].read()
@@ -51,7 +51,7 @@ def load(
     else:
         allowed = ", ".join([*SHIPPED, *PUBLIC] if scale == "paper" else SHIPPED)
         hint = " (this set needs scale='paper')" if name in PUBLIC else ""
-        raise ValueError(f"name={name!r}{hint}: expected at scale {scale!r} one of {allowed}")
+        raise ValueError(f"name = {name!r}{hint}; allowed at scale {scale!r}: one of {allowed}")
     if len(features) != len(answers):
         raise ValueError(
             f"targets of {name} = {len(answers)} entries; allowed: {len(features)}, one an input"

@@ -25,15 +25,17 @@ def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
         if not words:
             continue
         if len(words) != PIXELS + CLASSES:
-            raise ValueError(f"{path.name}, line {number}: {len(words)} numbers, expected {PIXELS + CLASSES}")
+            raise ValueError(f"{path.name}, line {number}: {len(words)} numbers; allowed: {PIXELS + CLASSES}")
         try:
             values = [float(word) for word in words]
         except ValueError as error:
-            raise ValueError(f"{path.name}, line {number}: {error}") from error
+            raise ValueError(f"{path.name}, line {number} = {line[:40]!r}; allowed: numbers") from error
         if any(value not in (0.0, 1.0) for value in values) or sum(values[PIXELS:]) != 1:
-            raise ValueError(f"{path.name}, line {number}: expected zeros and ones, and one class")
+            raise ValueError(
+                f"{path.name}, line {number} = {line[:40]!r}; allowed: zeros and ones, and one class"
+            )
         rows.append(values)
     if not rows:
-        raise ValueError(f"{path.name}: no line, expected at least one")
+        raise ValueError(f"{path.name}: no line; allowed: at least one")
     table = np.array(rows, np.uint8)
     return table[:, :PIXELS].reshape(-1, 16, 16), table[:, PIXELS:].argmax(1).astype(np.uint8)

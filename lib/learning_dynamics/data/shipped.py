@@ -38,7 +38,7 @@ def read_mnist_10k() -> Arrays:
     content = MNIST_10K.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if digest != MNIST_10K_SHA256:
-        raise ValueError(f"mnist-10k: {MNIST_10K.name} has SHA-256 {digest}, expected {MNIST_10K_SHA256}")
+        raise ValueError(f"SHA-256 of {MNIST_10K.name} = {digest}; allowed: {MNIST_10K_SHA256}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         return arrays["images"], arrays["labels"]
 

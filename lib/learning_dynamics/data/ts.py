@@ -32,16 +32,20 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
             data = line.lower() == "@data"
             continue
         if not data:
-            raise ValueError(f"{path.name}, line {number}: text before @data")
+            raise ValueError(
+                f"{path.name}, line {number} = {line!r}; allowed before @data: comments and settings"
+            )
         values, _, label = line.rpartition(":")
         if ":" in values or not values:
             raise ValueError(
-                f"{path.name}, line {number}: allowed: one channel and a label, `1.0,2.5,...:label`"
+                f"{path.name}, line {number} = {line[:40]!r}; allowed: one channel and a label, `1.0,2.5,...:label`"
             )
         try:
             row = np.array([float(value) for value in values.split(",")])
         except ValueError:
-            raise ValueError(f"{path.name}, line {number}: a value is missing or not a number") from None
+            raise ValueError(
+                f"{path.name}, line {number} = {line[:40]!r}; allowed: numbers, none missing"
+            ) from None
         if series and len(row) != len(series[0]):
             raise ValueError(
                 f"{path.name}, line {number}: {len(row)} values; allowed: {len(series[0])}, as before"
@@ -49,5 +53,5 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
         series.append(row)
         labels.append(label)
     if not series:
-        raise ValueError(f"{path.name}: no series after @data")
+        raise ValueError(f"{path.name} has no series after @data; allowed: at least one")
     return np.stack(series), np.array(labels)

@@ -58,7 +58,9 @@ def euler_maruyama(
         t = k * time_step
         moved = x + time_step * drift(x, t) + math.sqrt(time_step) * _noise(diffusion(x, t), x, generator)
         if moved.shape != x.shape:
-            raise ValueError(f"drift returned a shape that turns {tuple(x.shape)} into {tuple(moved.shape)}")
+            raise ValueError(
+                f"drift turns the shape {tuple(x.shape)} into {tuple(moved.shape)}; allowed: one that keeps it"
+            )
         x = moved
     return torch.stack(path)
 

@@ -250,6 +250,7 @@ def _problem(X: Tensor, y: Tensor, alpha: float | Tensor, start: Tensor | None) 
     if not bool((singular[..., -1] > d * torch.finfo(X.dtype).eps * singular[..., 0]).all()):
         raise ValueError(f"X (n = {n}, d = {d}) is rank deficient; allowed: independent rows")
     scale = _scale(alpha, X)
+    shapes = tuple(scale.shape), None if start is None else tuple(start.shape)
     try:
         batch = torch.broadcast_shapes(
             X.shape[:-2], y.shape[:-1], scale.shape[:-1], () if start is None else start.shape[:-1]
@@ -257,12 +258,11 @@ def _problem(X: Tensor, y: Tensor, alpha: float | Tensor, start: Tensor | None) 
         beta0 = torch.zeros(*batch, d, dtype=X.dtype, device=X.device) + (0 if start is None else start)
         level = torch.zeros_like(beta0) + scale.log()
     except RuntimeError as error:
-        shapes = tuple(scale.shape), None if start is None else tuple(start.shape)
         raise ValueError(
             f"alpha and start have shapes {shapes}; allowed: broadcasting against (*batch, {d})"
         ) from error
     if beta0.shape != (*batch, d) or level.shape != (*batch, d):
-        raise ValueError(f"alpha or start is longer than the {d} weights")
+        raise ValueError(f"alpha, start = {shapes}; allowed: at most (*batch, {d})")
     return beta0, level
 
 

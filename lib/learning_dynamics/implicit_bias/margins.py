@@ -339,7 +339,7 @@ def _norm(theta: Tensor, order: float) -> Tensor:
         raise ValueError(f"order = {order}; allowed: >= 1, infinity included")
     norm = torch.linalg.vector_norm(theta, ord=order, dim=-1)
     if bool((norm == 0).any()):
-        raise ValueError("theta is zero: it has no direction and no normalized margin")
+        raise ValueError("theta = 0; allowed: a vector with a direction")
     return norm
 
 
@@ -350,14 +350,15 @@ def _data_sets(signed: Tensor) -> tuple[np.ndarray, torch.Size]:
             f"signed has shape {tuple(signed.shape)}; allowed: (*batch, n, d), none of them zero"
         )
     if not bool(torch.isfinite(signed).all()):
-        raise ValueError("signed has a value that is not finite")
+        raise ValueError("signed has a value that is not finite; allowed: finite numbers")
     flat = signed.detach().to("cpu", torch.float64).reshape(-1, *signed.shape[-2:]).numpy()
     return flat, signed.shape[:-2]
 
 
 def _not_separable(index: int) -> ValueError:
     return ValueError(
-        f"data set {index} is not linearly separable through the origin: no theta has <z_i, theta> > 0 for all i"
+        f"data set {index} is not linearly separable through the origin; "
+        "allowed: some theta has <z_i, theta> > 0 for all i"
     )
 
 

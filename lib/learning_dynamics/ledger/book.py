@@ -48,9 +48,9 @@ def control(name: str, value: Any | Callable[[], Any]) -> Control:
         LedgerError: The name is empty or the value is text: a control is measured, never asserted.
     """
     if not name.strip():
-        raise LedgerError("control: expected a name that says what is broken")
+        raise LedgerError(f"control's name = {name!r}; allowed: words that say what is broken")
     if value is None or isinstance(value, str):
-        raise LedgerError(f"control {name!r}: expected numbers or a callable, not text")
+        raise LedgerError(f"control {name!r} = {value!r}; allowed: numbers or a callable")
     return Control(name, value)
 
 
@@ -61,9 +61,9 @@ def correction(*, printed: str, right: str, evidence: str) -> Correction:
         LedgerError: A form is empty, the two are equal, or the evidence is not a known kind.
     """
     if not printed.strip() or not right.strip() or printed == right:
-        raise LedgerError("correction: expected a printed and a right form that differ")
+        raise LedgerError(f"printed, right = {printed!r}, {right!r}; allowed: two forms that differ")
     if evidence not in EVIDENCE:
-        raise LedgerError(f"evidence={evidence!r}: expected one of {', '.join(EVIDENCE)}")
+        raise LedgerError(f"evidence = {evidence!r}; allowed: one of {', '.join(EVIDENCE)}")
     return Correction(printed, right, evidence)
 
 
@@ -134,13 +134,11 @@ class Ledger:
             verdict = "not evaluated"
         elif verdict != expected:
             raise LedgerError(
-                f"{id}: computed verdict {verdict!r}, expected {expected!r}: {outcome.phrase}; "
+                f"{id}: computed verdict = {verdict!r}; allowed: the expected {expected!r}: {outcome.phrase}; "
                 f"criterion {criterion.sentence()} (bound {criterion.bound})"
             )
         if reason is not None and verdict in ("holds", "reproduced"):
-            raise LedgerError(
-                f"{id}: a reason belongs to what does not (fully) reproduce, not to {verdict!r}"
-            )
+            raise LedgerError(f"{id}: reason = {reason!r}; allowed: None where the verdict is {verdict!r}")
         single = machine_epsilon(dtype or self.run.dtype) > 1e-10
         record = self._base(id, statement, expected, verdict, show) | {
             "measured": _plain(outcome.numbers),
@@ -182,7 +180,8 @@ class Ledger:
         self._admit(id, statement, show)
         if not needs.strip() or not command.strip():
             raise LedgerError(
-                f"{id}: out of reach needs the hours or data it lacks and the command that would run it"
+                f"{id}: needs, command = {needs!r}, {command!r}; "
+                "allowed: the hours or data it lacks, and the command for it"
             )
         record = self._base(id, statement, "out of reach", "out of reach", show)
         reason = f"Needs {needs}; ready command: {command}"
@@ -196,7 +195,7 @@ class Ledger:
         """
         self._admit(id, statement, show)
         if not why.strip():
-            raise LedgerError(f"{id}: say why no check is possible")
+            raise LedgerError(f"{id}: why = {why!r}; allowed: the reason why no check is possible")
         self._store(self._base(id, statement, "stated", "stated", show) | {"reason": why})
 
     def table(self) -> None:
@@ -205,56 +204,58 @@ class Ledger:
 
     def _admit(self, id: str, statement: str, show: str) -> None:
         if not _ID.fullmatch(id):
-            raise LedgerError(f"id={id!r}: expected source:name, as in the inventory")
+            raise LedgerError(f"id = {id!r}; allowed: source:name, as in the inventory")
         if any(record["id"] == id for record in self.records):
-            raise LedgerError(f"id={id!r} is recorded twice in {self.run.chapter}: one call, one record")
+            raise LedgerError(f"id = {id!r}, recorded in {self.run.chapter} already; allowed: one call an id")
         if not statement.strip() or "\n" in statement:
-            raise LedgerError(f"{id}: expected a statement of one line")
+            raise LedgerError(f"{id}: statement = {statement!r}; allowed: one line")
         if show not in ("card", "row"):
-            raise LedgerError(f"{id}: show={show!r}: expected 'card' or 'row'")
+            raise LedgerError(f"{id}: show = {show!r}; allowed: 'card' or 'row'")
 
     @staticmethod
     def _check_words(
         id: str, expected: str, claim: str, needs: str, reason: str | None, correction: Correction | None
     ) -> None:
         if expected not in CHECKED:
-            raise LedgerError(
-                f"{id}: expected={expected!r}: a check's verdict is one of {', '.join(CHECKED)}"
-            )
+            raise LedgerError(f"{id}: expected = {expected!r}; allowed: one of {', '.join(CHECKED)}")
         if claim not in ("proved", "experiment"):
-            raise LedgerError(f"{id}: claim={claim!r}: expected 'proved' or 'experiment'")
+            raise LedgerError(f"{id}: claim = {claim!r}; allowed: 'proved' or 'experiment'")
         if needs not in SCALES:
-            raise LedgerError(f"{id}: needs={needs!r}: expected one of {', '.join(SCALES)}")
+            raise LedgerError(f"{id}: needs = {needs!r}; allowed: one of {', '.join(SCALES)}")
         if expected in ("partly", "not reproduced") and not (reason and reason.strip()):
-            raise LedgerError(f"{id}: {expected!r} needs the measured reason")
+            raise LedgerError(f"{id}: reason = {reason!r}; allowed with {expected!r}: what was measured")
         if (expected == "corrected") != (correction is not None):
-            raise LedgerError(f"{id}: 'corrected' and correction=... go together")
+            raise LedgerError(
+                f"{id}: correction = {correction}; allowed: one with expected='corrected' and only there"
+            )
 
     @staticmethod
     def _check_control(
         id: str, measured: Any, control: Control | None, exempt: str | None, correction: Correction | None
     ) -> None:
         if exempt is not None and exempt not in EXEMPT:
-            raise LedgerError(f"{id}: exempt={exempt!r}: expected one of {', '.join(EXEMPT)}")
+            raise LedgerError(f"{id}: exempt = {exempt!r}; allowed: one of {', '.join(EXEMPT)}")
         if control is None and exempt is None:
-            raise LedgerError(f"{id}: a check needs a control that fails")
+            raise LedgerError(f"{id}: control = None; allowed: one that fails, or exempt=...")
         if control is not None and not isinstance(control, Control):
-            raise LedgerError(f"{id}: control: expected control(name, value), got {type(control).__name__}")
+            raise LedgerError(f"{id}: control = {type(control).__name__}; allowed: control(name, value)")
         if correction is not None and control is None:
-            raise LedgerError(f"{id}: the control of a corrected statement is its printed form")
+            raise LedgerError(f"{id}: control = None; allowed: the printed form of a corrected statement")
         if control is not None and control.value is measured:
-            raise LedgerError(f"{id}: control {control.name!r} is the measured quantity itself")
+            raise LedgerError(
+                f"{id}: control {control.name!r} = the measured quantity itself; allowed: another one"
+            )
 
     @staticmethod
     def _check_tolerances(
         id: str, rtol: float | None, noise: float | None, seeds: Sequence[int] | None
     ) -> None:
         if rtol is not None and not 0 <= rtol <= 0.5:
-            raise LedgerError(f"{id}: rtol={rtol}: expected a number from 0 to 0.5")
+            raise LedgerError(f"{id}: rtol = {rtol}; allowed: a number from 0 to 0.5")
         if noise is not None and not 0 <= noise < math.inf:
-            raise LedgerError(f"{id}: noise={noise}: expected a finite number >= 0")
+            raise LedgerError(f"{id}: noise = {noise}; allowed: a finite number >= 0")
         if seeds is not None and len(seeds) == 0:
-            raise LedgerError(f"{id}: seeds is empty: expected the seeds behind the numbers")
+            raise LedgerError(f"{id}: seeds = []; allowed: the seeds behind the numbers")
 
     @staticmethod
     def _judge_control(id: str, criterion: Criterion, control: Control) -> dict[str, Any]:
@@ -265,8 +266,8 @@ class Ledger:
             raise LedgerError(f"{id}: control {control.name!r}: {error}") from error
         if outcome.state != "fail":
             raise LedgerError(
-                f"{id}: control {control.name!r} does not fail ({outcome.phrase}; {criterion.sentence()}): "
-                "this check cannot tell right from wrong"
+                f"{id}: control {control.name!r} = {outcome.phrase}, which does not fail {criterion.sentence()!r}; "
+                "allowed: one that fails, or this check cannot tell right from wrong"
             )
         return {
             "name": control.name,

@@ -91,7 +91,7 @@ def machine_epsilon(dtype: object) -> float:
     """
     name = str(dtype).removeprefix("torch.")
     if name not in EPS:
-        raise LedgerError(f"dtype={name!r}: expected one of {', '.join(EPS)}")
+        raise LedgerError(f"dtype = {name!r}; allowed: one of {', '.join(EPS)}")
     return EPS[name]
 
 
@@ -106,7 +106,7 @@ def as_values(measured: Any, what: str = "measured") -> Values:
             measured = measured.detach().cpu().numpy()
         array = np.asarray(measured)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise LedgerError(f"{what}: expected numbers, got {type(measured).__name__} ({error})") from error
+        raise LedgerError(f"{what} = {type(measured).__name__}; allowed: numbers ({error})") from error
     if (
         array.dtype == object
         and array.ndim == 1
@@ -122,19 +122,21 @@ def as_values(measured: Any, what: str = "measured") -> Values:
             "S": "text",
             "O": type(measured).__name__,
         }
-        raise LedgerError(f"{what}: expected real numbers, not {kind.get(array.dtype.kind, array.dtype)}")
+        raise LedgerError(f"{what} = {kind.get(array.dtype.kind, array.dtype)}; allowed: real numbers")
     values = array.astype(np.float64).reshape(-1)
     if values.size == 0:
-        raise LedgerError(f"{what}: the sample is empty")
+        raise LedgerError(f"{what} = an empty sample; allowed: at least one number")
     if np.isnan(values).any():
-        raise LedgerError(f"{what}: {int(np.isnan(values).sum())} of {values.size} values are NaN")
+        raise LedgerError(
+            f"{what} = {int(np.isnan(values).sum())} of {values.size} values are NaN; allowed: numbers"
+        )
     return values
 
 
 def _finite(name: str, value: float) -> float:
     value = float(value)
     if not math.isfinite(value):
-        raise LedgerError(f"{name}={value}: expected a finite bound")
+        raise LedgerError(f"{name} = {value}; allowed: a finite bound")
     return value
 
 
@@ -191,11 +193,12 @@ class _Bounds:
         values = as_values(measured)
         if not self.signed and (values < 0).any():
             raise LedgerError(
-                f"{self.symbols}: a size is {values.min():.3g}; signed quantities say signed=True"
+                f"{self.symbols} = {values.min():.3g}; allowed: a size >= 0; signed quantities say signed=True"
             )
         if not each and np.isinf(values).any():
             raise LedgerError(
-                f"{self.symbols}: {int(np.isinf(values).sum())} of {values.size} values are infinite"
+                f"{self.symbols} = {int(np.isinf(values).sum())} of {values.size} values are infinite; "
+                "allowed: finite ones"
             )
         inside = (values >= self.low) & (values <= self.high)
         passes = bool(inside.all()) if not each else bool(inside.any())
@@ -282,10 +285,14 @@ class _Ordering(_Comparator):
 
     def judge(self, measured: Any, *, each: bool) -> Outcome:
         if not isinstance(measured, Mapping) or set(measured) != set(self.names):
-            raise LedgerError(f"measured: expected one sample for each of {', '.join(self.names)}")
+            raise LedgerError(
+                f"measured = {type(measured).__name__}; allowed: one sample for each of {', '.join(self.names)}"
+            )
         samples = [as_values(measured[name], name) for name in self.names]
         if len({sample.size for sample in samples}) != 1:
-            raise LedgerError("measured: the samples of an ordering must have the same seeds")
+            raise LedgerError(
+                f"seeds of measured = {[sample.size for sample in samples]}; allowed: the same for every name"
+            )
         numbers: dict[str, float] = {}
         states, phrases = [], []
         for first, second, a, b in zip(self.names, self.names[1:], samples, samples[1:], strict=False):
@@ -339,12 +346,12 @@ def interval_ends(measured: Any) -> tuple[float, float, float]:
     try:
         ends = (float(measured.low), float(measured.estimate), float(measured.high))
     except AttributeError as error:
-        message = "measured: expected an interval with low, estimate and high"
+        message = f"measured = {type(measured).__name__}; allowed: an interval with low, estimate and high"
         raise LedgerError(message) from error
     if not all(math.isfinite(value) for value in ends):
-        raise LedgerError(f"measured: the interval {ends} is not finite")
+        raise LedgerError(f"measured = {ends}; allowed: a finite interval")
     if not ends[0] <= ends[1] <= ends[2]:
-        raise LedgerError(f"measured: the interval {ends} is not in order")
+        raise LedgerError(f"measured = {ends}; allowed: low <= estimate <= high")
     return ends
 
 
@@ -355,7 +362,7 @@ def mean_and_interval(values: Values, level: float, what: str) -> tuple[float, f
         LedgerError: Fewer than three values, or one that is infinite.
     """
     if values.size < 3:
-        raise LedgerError(f"{what}: an interval over seeds needs at least three, got {values.size}")
+        raise LedgerError(f"{what} = {values.size} seeds; allowed: at least three for an interval")
     try:
         interval = statistics.mean_interval(values, level)
     except ValueError as error:
@@ -378,14 +385,14 @@ def identity(
         LedgerError: `condition < 1`, or `size <= 0`, or either is not finite, or the condition leaves no digit.
     """
     if not _finite("condition", condition) >= 1:
-        raise LedgerError(f"condition={condition}: expected a condition number >= 1")
+        raise LedgerError(f"condition = {condition}; allowed: a condition number >= 1")
     if not _finite("size", size) > 0:
-        raise LedgerError(f"size={size}: expected a size > 0")
+        raise LedgerError(f"size = {size}; allowed: a size > 0")
     eps = machine_epsilon(dtype)
     tolerance = 100 * eps * float(condition) * float(size)
     if 100 * eps * float(condition) > 1e-2:
         raise LedgerError(
-            f"condition={condition}: rounding alone may reach a hundredth of the size; nothing is tested"
+            f"condition = {condition}; allowed: rounding below a hundredth of the size, or nothing is tested"
         )
     factors = ["100 ε"] + ["condition"] * (condition != 1) + ["size"] * (size != 1)
     return _Identity(symbols, -tolerance, tolerance, " · ".join(factors), True, eps * float(size))
@@ -420,9 +427,7 @@ def at_most(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool
         LedgerError: The bound is not finite, or is negative without `signed=True` (an error or a distance never is).
     """
     if _finite("bound", bound) < 0 and not signed:
-        raise LedgerError(
-            f"bound={bound}: a bound on an error has the wrong sign; signed quantities say signed=True"
-        )
+        raise LedgerError(f"bound = {bound}; allowed: >= 0 on an error; signed quantities say signed=True")
     return _Bounds(symbols, high=float(bound), bound_symbols=bound_symbols, signed=signed)
 
 
@@ -433,9 +438,7 @@ def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: boo
         LedgerError: The bound is not finite, or is not positive without `signed=True` (any distance would pass).
     """
     if _finite("bound", bound) <= 0 and not signed:
-        raise LedgerError(
-            f"bound={bound}: a lower bound on a size has the wrong sign; signed quantities say signed=True"
-        )
+        raise LedgerError(f"bound = {bound}; allowed: > 0 on a size; signed quantities say signed=True")
     return _Bounds(symbols, low=float(bound), bound_symbols=bound_symbols, signed=signed)
 
 
@@ -446,7 +449,7 @@ def between(symbols: str, low: float, high: float) -> Criterion:
         LedgerError: An end is not finite, or low >= high.
     """
     if _finite("low", low) >= _finite("high", high):
-        raise LedgerError(f"low={low}, high={high}: expected low < high")
+        raise LedgerError(f"low = {low}, high = {high}; allowed: low < high")
     return _Bounds(symbols, float(low), float(high))
 
 
@@ -457,7 +460,7 @@ def inequality(symbols: str, *, size: float = 1.0, dtype: object = "float64") ->
         LedgerError: `size <= 0` or not finite.
     """
     if not _finite("size", size) > 0:
-        raise LedgerError(f"size={size}: expected a size > 0")
+        raise LedgerError(f"size = {size}; allowed: a size > 0")
     eps = machine_epsilon(dtype)
     return _Bounds(
         symbols, low=-100 * eps * float(size), bound_symbols="0 up to rounding", floor=eps * float(size)
@@ -472,7 +475,7 @@ def exponent(symbols: str, claimed: float, *, neighbours: Sequence[float]) -> Cr
     """
     others = tuple(_finite("neighbours", value) for value in neighbours)
     if not others or claimed in others:
-        raise LedgerError(f"neighbours={others}: expected at least one value other than {claimed}")
+        raise LedgerError(f"neighbours = {others}; allowed: at least one value other than {claimed}")
     return _Exponent(symbols, _finite("claimed", claimed), others)
 
 
@@ -483,7 +486,7 @@ def equals(symbols: str, value: int) -> Criterion:
         LedgerError: `value` is not an integer.
     """
     if isinstance(value, bool) or int(value) != value:
-        raise LedgerError(f"value={value!r}: expected an integer; use `identity` for real numbers")
+        raise LedgerError(f"value = {value!r}; allowed: an integer; use `identity` for real numbers")
     return _Exactly(symbols, int(value))
 
 
@@ -494,7 +497,7 @@ def ordering(symbols: str, names: Sequence[str], *, level: float = 0.999) -> Cri
         LedgerError: Fewer than two names, a repeated name, or a level outside [0.95, 1).
     """
     if len(names) < 2 or len(set(names)) != len(names):
-        raise LedgerError(f"names={tuple(names)}: expected at least two different names")
+        raise LedgerError(f"names = {tuple(names)}; allowed: at least two different names")
     return _Ordering(symbols, tuple(names), _level(level))
 
 
@@ -515,5 +518,5 @@ def confident(
 
 def _level(level: float) -> float:
     if not 0.95 <= level < 1:
-        raise LedgerError(f"level={level}: expected a confidence level from 0.95 to below 1")
+        raise LedgerError(f"level = {level}; allowed: a confidence level from 0.95 to below 1")
     return float(level)

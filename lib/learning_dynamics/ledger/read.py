@@ -49,19 +49,21 @@ def notebook_records(path: Path, key: str = KEY) -> list[dict[str, Any]]:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         found = list(metadata_of_outputs(notebook, key))
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: not readable as a notebook ({error})") from error
+        raise ValueError(f"{path} = no notebook ({error}); allowed: one that nbformat reads") from error
     if key != KEY:
         return found
     seen: set[str] = set()
     for record in found:
         if record.get("schema") != SCHEMA:
             raise ValueError(
-                f"{path}: record {record.get('id')!r} has schema {record.get('schema')!r}, not {SCHEMA}"
+                f"{path}: schema of {record.get('id')!r} = {record.get('schema')!r}; allowed: {SCHEMA}"
             )
         if record["verdict"] not in VERDICTS:
-            raise ValueError(f"{path}: record {record['id']!r} has the unknown verdict {record['verdict']!r}")
+            raise ValueError(
+                f"{path}: verdict of {record['id']!r} = {record['verdict']!r}; allowed: {', '.join(VERDICTS)}"
+            )
         if record["id"] in seen:
-            raise ValueError(f"{path}: {record['id']!r} is recorded twice")
+            raise ValueError(f"{path}: id = {record['id']!r}, recorded twice; allowed: once")
         seen.add(record["id"])
     return found
 
@@ -83,7 +85,7 @@ def inventory(path: Path) -> list[dict[str, str]]:
     seen: set[str] = set()
     for row in rows:
         if row["id"] in seen:
-            raise ValueError(f"{path}: the id {row['id']!r} stands twice")
+            raise ValueError(f"{path}: id = {row['id']!r} stands twice; allowed: once")
         seen.add(row["id"])
     return rows
 

@@ -156,7 +156,7 @@ def fixed_point(
         ValueError: `tolerance` or `most_sweeps` is not as described, or f changes the shape.
     """
     if not tolerance > 0:
-        raise ValueError(f"tolerance={tolerance}; allowed: > 0")
+        raise ValueError(f"tolerance = {tolerance}; allowed: > 0")
     require_count("most_sweeps", most_sweeps)
     with torch.no_grad():
         value, change, sweeps = _iterate(sweep, start, tolerance, most_sweeps)
@@ -315,7 +315,7 @@ def _discount(discount: float | Tensor, like: Tensor) -> Tensor:
     gamma = torch.as_tensor(discount, dtype=like.dtype, device=like.device).detach()
     if not bool(((gamma >= 0) & (gamma < 1)).all()):
         wrong = gamma[~((gamma >= 0) & (gamma < 1))].reshape(-1)[0]
-        raise ValueError(f"discount={float(wrong)}; allowed: in [0, 1)")
+        raise ValueError(f"discount = {float(wrong)}; allowed: in [0, 1)")
     # the condition number is at most 2 / (1 - discount)
     least = like.shape[-1] * torch.finfo(gamma.dtype).eps
     if bool((1 - gamma < least).any()):

@@ -222,7 +222,7 @@ def test_euler_maruyama_names_a_bad_argument() -> None:
         call(record=[3])
     with pytest.raises(ValueError, match="diffusion returned"):
         call(diffusion=lambda x, t: torch.ones(2, 3, 1, 1))
-    with pytest.raises(ValueError, match="drift returned"):
+    with pytest.raises(ValueError, match="drift turns"):
         call(drift=lambda x, t: torch.ones(3, 2))
 
 

@@ -163,9 +163,9 @@ def test_softplus_is_finite_in_float32_and_close_to_relu() -> None:
         (lambda: models.MLP([3, 1], sharpness=0.0), "sharpness"),
         (lambda: models.LeNet(0), "width_multiplier"),
         (lambda: models.LeNet(size=15), "size = 15"),
-        (lambda: alignment.make_data("noise", 10, [0]), "task='noise'"),
-        (lambda: alignment.make_data("sine", 1, [0]), "samples=1"),
-        (lambda: alignment.make_data("digits", 5000, [0]), "samples=5000"),
+        (lambda: alignment.make_data("noise", 10, [0]), "task = 'noise'"),
+        (lambda: alignment.make_data("sine", 1, [0]), "samples = 1"),
+        (lambda: alignment.make_data("digits", 5000, [0]), "samples = 5000"),
     ],
 )
 def test_wrong_arguments_are_named(make: object, message: str) -> None:

@@ -36,5 +36,5 @@ def test_permuted_labels_are_the_same_labels_in_another_order() -> None:
 
 
 def test_unknown_labels_are_refused() -> None:
-    with pytest.raises(ValueError, match="labels='shuffled'"):
+    with pytest.raises(ValueError, match="labels = 'shuffled'"):
         mnist_spectra.training_data(0, "shuffled")

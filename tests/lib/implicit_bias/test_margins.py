@@ -48,7 +48,7 @@ def test_shapes_are_refused() -> None:
 
 
 def test_zero_has_no_margin_and_norms_start_at_one() -> None:
-    with pytest.raises(ValueError, match="theta is zero"):
+    with pytest.raises(ValueError, match="theta = 0"):
         margins.normalized_margin(torch.zeros(3), torch.ones(4, 3))
     with pytest.raises(ValueError, match="order = 0.5"):
         margins.smooth_margin(torch.ones(3), torch.ones(4, 3), order=0.5)

@@ -191,7 +191,7 @@ def test_other_wrong_arguments_are_named() -> None:
         fixed_points.reward_chain_value(u, Z, 1 - 2 * EPS)
     with pytest.raises(ValueError, match="sweeps = -1"):
         fixed_points.unrolled_value(u, Z, 0.9, -1)
-    with pytest.raises(ValueError, match="tolerance=0"):
+    with pytest.raises(ValueError, match="tolerance = 0"):
         fixed_points.fixed_point(lambda x: x, u, tolerance=0)
     with pytest.raises(ValueError, match="most_sweeps = 0"):
         fixed_points.fixed_point(lambda x: x, u, most_sweeps=0)

@@ -84,10 +84,10 @@ def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: Path 
         ValueError: The task is unknown, there are no seeds, or more samples than the set has.
     """
     if task not in TASKS:
-        raise ValueError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+        raise ValueError(f"task = {task!r}; allowed: one of {', '.join(TASKS)}")
     if not seeds or samples < 2:
         raise ValueError(
-            f"samples={samples}, seeds={list(seeds)}: expected at least two samples and one seed"
+            f"samples = {samples}, seeds = {list(seeds)}; allowed: at least two samples and one seed"
         )
     pairs = [_one(task, samples, int(seed), semeion_file) for seed in seeds]
     return Data(*(torch.stack(part) for part in zip(*pairs, strict=True)))
@@ -112,7 +112,7 @@ def _one(task: str, samples: int, seed: int, semeion_file: Path | str | None) ->
         images = torch.from_numpy(np.repeat(np.repeat(small.inputs.numpy(), 2, 1), 2, 2))
         classes = small.targets
     if samples > len(images):
-        raise ValueError(f"samples={samples}: expected at most {len(images)}")
+        raise ValueError(f"samples = {samples}; allowed: at most {len(images)}")
     chosen = torch.randperm(len(images), generator=source)[:samples]
     return images[chosen, None], (classes[chosen] % 2).float()
 

@@ -35,7 +35,7 @@ def training_data(seed: int, labels: str) -> tuple[Tensor, Tensor]:
         ValueError: `labels` is neither "true" nor "permuted".
     """
     if labels not in LABELS:
-        raise ValueError(f"labels={labels!r}: expected one of {LABELS}")
+        raise ValueError(f"labels = {labels!r}; allowed: one of {LABELS}")
     mnist = data.load("mnist-10k")
     images = mnist.inputs.reshape(len(mnist.inputs), -1).to(torch.float64)
     targets = mnist.targets

@@ -91,7 +91,7 @@ def shipped(name: str) -> LogisticSum:
         ValueError: another name.
     """
     if name not in ("breast-cancer", "digits"):
-        raise ValueError(f"name={name!r}: expected 'breast-cancer' or 'digits'")
+        raise ValueError(f"name = {name!r}; allowed: 'breast-cancer' or 'digits'")
     found = data.load(name)
     inputs = torch.as_tensor(found.inputs, dtype=torch.float64).reshape(len(found.targets), -1)
     targets = torch.as_tensor(found.targets)

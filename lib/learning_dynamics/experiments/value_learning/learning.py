@@ -196,7 +196,7 @@ def problem(domain: str, run: runs.Run, seeds: Sequence[int], **options: Any) ->
         "mountain_car": mountain_car_problem,
     }
     if domain not in makers:
-        raise ValueError(f"domain={domain!r}: expected one of {', '.join(DOMAINS)}")
+        raise ValueError(f"domain = {domain!r}; allowed: one of {', '.join(DOMAINS)}")
     return makers[domain](run, seeds, **options)
 
 
@@ -428,7 +428,7 @@ def batches(
         ValueError: a batch without replacement is larger than the data.
     """
     if not replacement and size > points:
-        raise ValueError(f"size={size!r}: expected at most the {points} data points")
+        raise ValueError(f"size = {size!r}; allowed: at most the {points} data points")
     drawn = []
     for seed in seeds:
         source = run.generator("batches", seed=seed)
@@ -477,9 +477,9 @@ def train(
         ValueError: the batches belong to another number of seeds, or `evaluate_every` is less than 1.
     """
     if indices.shape[1] != problem.seeds:
-        raise ValueError(f"indices has {indices.shape[1]} seeds: expected the problem's {problem.seeds}")
+        raise ValueError(f"indices has {indices.shape[1]} seeds; allowed: the problem's {problem.seeds}")
     if evaluate_every < 1:
-        raise ValueError(f"evaluate_every={evaluate_every!r}: expected an integer >= 1")
+        raise ValueError(f"evaluate_every = {evaluate_every!r}; allowed: an integer >= 1")
     offsets = offsets[:, None, None]
     truth = problem.values + offsets * problem.value_annuities
     truth = truth.expand(len(offsets), problem.seeds, truth.shape[-1])
@@ -583,7 +583,7 @@ def run_grid(
         ValueError: `kind` is neither.
     """
     if kind not in ("explicit", "implicit"):
-        raise ValueError(f"kind={kind!r}: expected 'explicit' or 'implicit'")
+        raise ValueError(f"kind = {kind!r}; allowed: 'explicit' or 'implicit'")
     pieces = []
     for begin in range(0, len(configurations.offset), chunk):
         part = Grid(*(axis[begin : begin + chunk].to(start.rewards) for axis in configurations))

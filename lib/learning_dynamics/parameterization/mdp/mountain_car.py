@@ -35,7 +35,7 @@ def move(observation: Tensor, action: Tensor, *, wall_stops: bool = False) -> Te
         ValueError: an action is not 0, 1 or 2.
     """
     if action.min() < 0 or action.max() > 2:
-        raise ValueError(f"action from {action.min().item()} to {action.max().item()}: expected 0, 1 or 2")
+        raise ValueError(f"action from {action.min().item()} to {action.max().item()}; allowed: 0, 1 or 2")
     position, velocity = observation.unbind(-1)
     velocity = velocity + 0.001 * (action - 1).to(velocity) - 0.0025 * torch.cos(3 * position)
     clipped = velocity.clamp(*VELOCITIES)
@@ -66,9 +66,9 @@ def episodes(
         ValueError: a count is less than 1 or epsilon outside [0, 1].
     """
     if count < 1 or steps < 1:
-        raise ValueError(f"count={count!r}, steps={steps!r}: expected integers >= 1")
+        raise ValueError(f"count = {count!r}, steps = {steps!r}; allowed: integers >= 1")
     if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon={epsilon!r}: expected a number in [0, 1]")
+        raise ValueError(f"epsilon = {epsilon!r}; allowed: a number in [0, 1]")
     start = -0.6 + 0.2 * torch.rand(count, generator=generator, dtype=dtype)
     observation = torch.stack([start, torch.zeros_like(start)], -1)
     going = torch.ones(count, dtype=torch.bool)
@@ -95,7 +95,7 @@ def radial_features(observations: Tensor, *, grid: int = 20, width: float = 0.1)
         ValueError: the grid has fewer than 2 points or the width is not positive.
     """
     if grid < 2 or not width > 0:
-        raise ValueError(f"grid={grid!r}, width={width!r}: expected an integer >= 2 and a number > 0")
+        raise ValueError(f"grid = {grid!r}, width = {width!r}; allowed: an integer >= 2 and a number > 0")
     low, high = torch.tensor([POSITIONS, VELOCITIES], dtype=observations.dtype, device=observations.device).T
     points = torch.linspace(0, 1, grid, dtype=observations.dtype, device=observations.device)
     centres = torch.cartesian_prod(points, points)

@@ -58,7 +58,7 @@ def value_iteration(
     """
     _check(transitions, rewards, discount, sweeps)
     if not tolerance > 0:
-        raise ValueError(f"tolerance={tolerance!r}: expected a number > 0")
+        raise ValueError(f"tolerance = {tolerance!r}; allowed: a number > 0")
     values = rewards.amax(-2) if start is None else start
     for sweep in count(1):
         new = action_values(transitions, rewards, discount, values).amax(-2)
@@ -127,7 +127,7 @@ def epsilon_greedy(preferred: Tensor, actions: int, epsilon: float, dtype: torch
         ValueError: epsilon is outside [0, 1].
     """
     if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon={epsilon!r}: expected a number in [0, 1]")
+        raise ValueError(f"epsilon = {epsilon!r}; allowed: a number in [0, 1]")
     greedy = torch.nn.functional.one_hot(preferred, actions).to(dtype)
     return (1 - epsilon) * greedy + epsilon / actions
 
@@ -137,8 +137,8 @@ def _check(transitions: Tensor, rewards: Tensor, discount: float, rounds: int) -
     require_stochastic("transitions", transitions)
     if transitions.shape[:-1] != rewards.shape or transitions.shape[-1] != transitions.shape[-2]:
         raise ValueError(
-            f"rewards has shape {tuple(rewards.shape)} and transitions {tuple(transitions.shape)}: "
-            "expected (*batch, a, s) and (*batch, a, s, s)"
+            f"rewards has shape {tuple(rewards.shape)} and transitions {tuple(transitions.shape)}; "
+            "allowed: (*batch, a, s) and (*batch, a, s, s)"
         )
     if rounds < 1:
-        raise ValueError(f"sweeps or solves = {rounds!r}: expected an integer >= 1")
+        raise ValueError(f"sweeps or solves = {rounds!r}; allowed: an integer >= 1")

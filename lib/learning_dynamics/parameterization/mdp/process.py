@@ -34,13 +34,13 @@ class MarkovDecisionProcess:
         require_stochastic("transitions", self.transitions)
         shape = self.transitions.shape
         if len(shape) != 3 or shape[1] != shape[2]:
-            raise ValueError(f"transitions has shape {tuple(shape)}: expected (actions, states, states)")
+            raise ValueError(f"transitions has shape {tuple(shape)}; allowed: (actions, states, states)")
         if self.rewards.shape != shape[:2]:
-            raise ValueError(f"rewards has shape {tuple(self.rewards.shape)}: expected {tuple(shape[:2])}")
+            raise ValueError(f"rewards has shape {tuple(self.rewards.shape)}; allowed: {tuple(shape[:2])}")
         if self.features.ndim != 2 or len(self.features) != shape[1]:
-            raise ValueError(f"features has shape {tuple(self.features.shape)}: expected ({shape[1]}, d)")
+            raise ValueError(f"features has shape {tuple(self.features.shape)}; allowed: ({shape[1]}, d)")
         if not torch.isfinite(self.rewards).all():
-            raise ValueError("rewards is not finite: expected numbers")
+            raise ValueError("rewards is not finite; allowed: numbers")
 
     @property
     def states(self) -> int:
@@ -59,7 +59,7 @@ class MarkovDecisionProcess:
         require_stochastic("policy", policy)
         if policy.shape != (self.states, len(self.transitions)):
             raise ValueError(
-                f"policy has shape {tuple(policy.shape)}: expected {(self.states, len(self.transitions))}"
+                f"policy has shape {tuple(policy.shape)}; allowed: {(self.states, len(self.transitions))}"
             )
         return (
             torch.einsum("sa,ast->st", policy, self.transitions),
@@ -93,7 +93,7 @@ def chain_values(chain: Tensor, rewards: Tensor, discount: float) -> Tensor:
     solution, info = torch.linalg.solve_ex(identity - discount * chain, rewards[..., None])
     if (info != 0).any() or not torch.isfinite(solution).all():
         raise ValueError(
-            f"discount={discount}: I - discount P is singular in {chain.dtype}: expected less than 1"
+            f"discount = {discount}: I - discount P is singular in {chain.dtype}; allowed: less than 1"
         )
     return solution[..., 0]
 
@@ -101,14 +101,14 @@ def chain_values(chain: Tensor, rewards: Tensor, discount: float) -> Tensor:
 def require_discount(name: str, discount: float) -> None:
     """Raise ValueError unless 0 <= discount < 1."""
     if not 0 <= float(discount) < 1:
-        raise ValueError(f"{name}={discount!r}: expected a number in [0, 1)")
+        raise ValueError(f"{name} = {discount!r}; allowed: a number in [0, 1)")
 
 
 def require_stochastic(name: str, rows: Tensor) -> None:
     """Raise ValueError unless the last axis holds probability distributions, up to rounding."""
     if not rows.is_floating_point() or rows.ndim < 2:
         raise ValueError(
-            f"{name} is {rows.dtype} of shape {tuple(rows.shape)}: expected rows of probabilities"
+            f"{name} is {rows.dtype} of shape {tuple(rows.shape)}; allowed: rows of probabilities"
         )
     tolerance = 10 * rows.shape[-1] * torch.finfo(rows.dtype).eps
     wrong = ~((rows >= 0).all(-1) & ((rows.sum(-1) - 1).abs() <= tolerance))
@@ -116,5 +116,5 @@ def require_stochastic(name: str, rows: Tensor) -> None:
         index = tuple(torch.nonzero(wrong)[0].tolist())
         total, least = rows[index].sum().item(), rows[index].min().item()
         raise ValueError(
-            f"{name}: row {index} sums to {total:g} with least entry {least:g}: expected probabilities that sum to 1"
+            f"{name}: row {index} sums to {total:g} with least entry {least:g}; allowed: probabilities that sum to 1"
         )

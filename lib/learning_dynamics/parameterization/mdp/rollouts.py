@@ -43,9 +43,9 @@ def rollouts(
     """
     require_stochastic("policy", policy)
     if steps < 1:
-        raise ValueError(f"steps={steps!r}: expected an integer >= 1")
+        raise ValueError(f"steps = {steps!r}; allowed: an integer >= 1")
     if starts.min() < 0 or starts.max() >= process.states:
-        raise ValueError(f"starts={starts.tolist()!r}: expected states from 0 to {process.states - 1}")
+        raise ValueError(f"starts = {starts.tolist()!r}; allowed: states from 0 to {process.states - 1}")
     choose, move = policy.cpu().double().cumsum(-1), process.transitions.cpu().double().cumsum(-1)
     state, seen = starts.cpu(), []
     for _ in range(steps):
