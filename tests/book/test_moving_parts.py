@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
+from scipy.special import ndtr, ndtri
 
-from learning_dynamics import ensembles, flows, rules
+from learning_dynamics import curvature, ensembles, flows, rules
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     cauchy_scales,
     power_schedule,
@@ -614,6 +615,57 @@ def test_chaotic_step_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) 
     assert page.locator('input[value="root"]').is_checked()
     assert shown(page, "end") == "q = 0.75: wanders, and follows the step size down."
     assert page.locator('[data-part="cobweb"]').get_attribute("d") == ""
+
+
+# --------------------------------------------------------------------------------------------------------- five charts
+
+
+def compare_coins(page: playwright.Page, start: float, eta: float, weight: float) -> None:
+    call, p = "window.learningDynamics.fiveCharts", torch.tensor(start, dtype=torch.float64)
+    ends = {}
+    for name, chart in curvature.coin_charts().items():
+        ends[name] = float(curvature.step_in_chart(lambda q: 0.5 - q, chart, p, eta, weight))
+        displayed = page.evaluate(f"{call}.step('{name}', {start}, {eta}, {weight})")
+        assert displayed == pytest.approx(ends[name], rel=1e-9, abs=1e-12)
+        assert decimals(shown(page, name.replace(" ", "-"))) == [pytest.approx(ends[name], abs=5.1e-5)]
+    apart = max(ends.values()) - min(ends.values())
+    for quantity, value in (
+        ("spread", apart),
+        ("ratio", apart / eta**2),
+    ):  # two digits below 0.01, else three
+        assert scientific(shown(page, quantity)) == pytest.approx(value, rel=0.006 if value >= 0.01 else 0.06)
+    assert page.evaluate(f"{call}.flow({start}, 1)") == pytest.approx(0.5 + (start - 0.5) / math.e)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("start", "eta", "weight"), [(0.95, 1.0, 0.0), (0.8, 0.25, 0.0), (0.95, 1.0, 0.5)])
+def test_five_charts_display_the_step_of_the_library(
+    bench: Bench, start: float, eta: float, weight: float
+) -> None:
+    page = bench.widget("five-charts", f'data-start="{start}" data-eta="{eta}" data-weight="{weight}"')
+    compare_coins(page, start, eta, weight)
+    call, x = "window.learningDynamics.fiveCharts", [-7.0, -3.1, -2.9, -0.4, 0.0, 1.7]
+    assert page.evaluate(f"{x}.map({call}.normal)") == pytest.approx(ndtr(x), rel=1e-12)
+    assert page.evaluate(f"[0.003, 0.3, 0.98].map({call}.quantile)") == pytest.approx(
+        ndtri([0.003, 0.3, 0.98])
+    )
+
+
+@needs_chromium
+def test_five_charts_start_as_the_figure_and_obey_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("five-charts", width=390)
+    assert page.locator("img").count() == 0
+    compare_coins(page, 0.95, 1.0, 0.0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    for _ in range(10):
+        page.keyboard.press("ArrowLeft")
+    compare_coins(page, 0.55, 0.5, 0.0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    assert page.locator('input[value="0.5"]').is_checked()
+    compare_coins(page, 0.55, 0.5, 0.5)
 
 
 # ---------------------------------------------------------------------------------------------------------- tug of war
