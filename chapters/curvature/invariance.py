@@ -25,7 +25,16 @@
 # <div class="ld-widget" data-widget="five-charts"></div>
 
 # %% tags=["colab", "remove-cell"]
-# colab set-up (generated)
+# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "git+https://github.com/learning-dynamics/learning-dynamics"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
+    from learning_dynamics import colab
+
+    colab.prepare()
 
 # %% tags=["parameters", "remove-input"]
 SCALE = "book"
