@@ -35,8 +35,9 @@ def pytest(*arguments: str) -> bool:
 
 
 def style() -> bool:
+    """Code as ruff would write it, and types as mypy reads them; a pre-commit hook runs the same."""
     ruff = [PYTHON, "-m", "ruff"]
-    return call(*ruff, "check", ".") & call(*ruff, "format", "--check", ".")
+    return call(*ruff, "check", ".") & call(*ruff, "format", "--check", ".") & call(PYTHON, "-m", "mypy")
 
 
 def unit() -> bool:
@@ -55,7 +56,7 @@ def notebooks() -> bool:
         passed = call(
             *(PYTHON, "-m", "pytest", "--nbval", "--nbval-current-env"),
             *("--nbval-sanitize-with", "tests/nbval/sanitize.cfg"),
-            *("-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", *paths),
+            *("-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--timeout", "1200", *paths),
             LEARNING_DYNAMICS_RECORDS=records,
         )
         return call(PYTHON, "tools/compare.py", records) & passed

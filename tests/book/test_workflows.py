@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
+import pytest
+import yaml
+
+import suite
 from chapter import ROOT
 
 
@@ -20,3 +26,31 @@ def test_workflows_follow_the_schema() -> None:
 def test_workflows_say_that_they_have_not_run() -> None:
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         assert path.read_text(encoding="utf-8").startswith("# Not run yet")
+
+
+def test_the_pre_commit_hook_is_the_style_part_and_needs_no_network() -> None:
+    settings = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [repository["repo"] for repository in settings["repos"]] == ["local"]
+    hooks = [hook for repository in settings["repos"] for hook in repository["hooks"]]
+    assert [(hook["entry"], hook["language"], hook["pass_filenames"]) for hook in hooks] == [
+        (".venv/bin/python tools/suite.py style", "system", False)
+    ]
+    assert "style" in suite.PARTS
+
+
+def test_style_asks_ruff_and_mypy(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(suite, "call", lambda *words: asked.append(words[2:4]) or True)
+    assert suite.style()
+    assert asked == [("ruff", "check"), ("ruff", "format"), ("mypy",)]
+
+
+def test_a_test_that_never_ends_fails(tmp_path: Path) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert 0 < settings["tool"]["pytest"]["ini_options"]["timeout"] <= 600
+    test = tmp_path / "test_endless.py"
+    test.write_text("def test_endless():\n    while True:\n        pass\n")
+    options = ["-c", str(ROOT / "pyproject.toml"), "-o", "timeout=1", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, str(test)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1 and "Timeout" in done.stdout

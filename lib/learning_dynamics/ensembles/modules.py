@@ -125,7 +125,7 @@ class ModuleEnsemble:
         self.state: Any = None
         self._rule: Any = None
         if hasattr(update, "start"):
-            reads_loss(update)  # refuses what is no rule
+            reads_loss(update)  # type: ignore[arg-type]  # refuses what is no rule
             _require_one_kind(named)
             self._rule = update
             self._theta = torch.cat([value.flatten(1) for value in named.values()], 1)

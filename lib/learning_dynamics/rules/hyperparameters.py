@@ -49,7 +49,7 @@ def require(name: str, value: object, low: float, below: float = math.inf) -> No
         _require_no_coordinates(name, value)
         inside = bool(((value >= low) & (value < below) & value.isfinite()).all())
     else:
-        inside = isinstance(value, Real) and low <= value < below and value > -math.inf
+        inside = isinstance(value, Real) and low <= float(value) < below and float(value) > -math.inf
     if not inside:
         raise ValueError(f"{name} = {value!r}; allowed: {allowed}")
 
@@ -75,7 +75,7 @@ def require_positive(name: str, value: object, finite: bool = True) -> None:
         _require_no_coordinates(name, value)
         inside = bool(((value > 0) & (value != top)).all())
     else:
-        inside = isinstance(value, Real) and value > 0 and value != top
+        inside = isinstance(value, Real) and float(value) > 0 and float(value) != top
     if not inside:
         raise ValueError(f"{name} = {value!r}; allowed: > 0{' and finite' if finite else ''}")
 

@@ -73,7 +73,7 @@ def seed():
         (lambda: Jacobian(net(), X, parameters=OTHER.parameters()), "parameters holds a tensor"),
         (lambda: Jacobian(mixed_dtypes(), X), "one floating dtype"),
         (lambda: Jacobian("net", X), "model is a str"),
-        (lambda: Jacobian((lambda t, x: t * x, 1.0), X), "theta of a formula"),
+        (lambda: Jacobian((lambda t, x: t * x, 1.0), X), "theta = .*; allowed for a formula"),
         (lambda: Jacobian((lambda t, x: t * x, torch.ones(3) * math.nan), X), "theta has entries"),
         (lambda: Jacobian((lambda t, x: t * x, torch.ones(3)), X, parameters=["t"]), "given for a formula"),
         (lambda: Jacobian((lambda t, x: t * x, torch.ones(3)), X.double()), "outputs of the model are"),

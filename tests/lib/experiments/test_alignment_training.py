@@ -129,7 +129,7 @@ def test_semeion_in_its_own_format(tmp_path: Path) -> None:
         ("1 0 1\n", "line 1: 3 numbers"),
         (" ".join(["0.5"] * 256 + ["1"] + ["0"] * 9), "zeros and ones"),
         (" ".join(["0"] * 266), "one class"),
-        (" ".join(["x"] * 266), "could not convert"),
+        (" ".join(["x"] * 266), "allowed: numbers"),
     ],
 )
 def test_semeion_refuses_other_files(tmp_path: Path, text: str, message: str) -> None:

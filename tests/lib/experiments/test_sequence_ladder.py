@@ -102,11 +102,11 @@ def test_series_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("@data\n1,2:3,4:a\n", "line 2: allowed: one channel"),
-        ("@data\n1,?:a\n", "line 2: a value is missing"),
+        ("@data\n1,2:3,4:a\n", "line 2 = .*; allowed: one channel"),
+        ("@data\n1,?:a\n", "line 2 = .*; allowed: numbers, none missing"),
         ("@data\n1,2:a\n1:b\n", "line 3: 1 values; allowed: 2"),
         ("@data\n", "no series"),
-        ("1,2:a\n", "line 1: text before @data"),
+        ("1,2:a\n", "line 1 = .*; allowed before @data"),
     ],
 )
 def test_broken_series_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -169,7 +169,7 @@ def test_a_discount_outside_the_interval_is_refused(discount) -> None:
         lambda: fixed_points.weight_space_preconditioner(Z, u, discount),
     )
     for call in calls:
-        with pytest.raises(ValueError, match=r"discount=.*allowed: in \[0, 1\)"):
+        with pytest.raises(ValueError, match=r"discount = .*allowed: in \[0, 1\)"):
             call()
 
 

@@ -81,7 +81,9 @@ def network(seed: int) -> nn.Sequential:
     source = Run(CHAPTER).generator("network", seed=seed)
     model = nn.Sequential(nn.Linear(49, 32), nn.Tanh(), nn.Linear(32, 10)).to(torch.float64)
     with torch.no_grad():
-        for layer in (model[0], model[2]):
+        for layer in model:
+            if not isinstance(layer, nn.Linear):
+                continue
             layer.weight.normal_(0, layer.in_features**-0.5, generator=source)
             layer.bias.zero_()
     return model
@@ -186,7 +188,7 @@ def compute(call: Call) -> dict[str, Tensor]:
         whole = [curve.seconds[-1] for curve in found]
         best, last = zip(*((curve.errors.min(), curve.errors[-1]) for curve in found), strict=True)
         for name, values in zip(arrays, (steps, seconds, best, last, whole), strict=True):
-            arrays[name].append(torch.stack(values))
+            arrays[name].append(torch.stack(list(values)))
         losses.append(found[0].losses)
         if seed == call.seeds[0]:
             for number, curve in enumerate(found):

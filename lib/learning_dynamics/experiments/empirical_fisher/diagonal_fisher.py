@@ -96,10 +96,9 @@ def scalar_medians(
     Returns:
         The recorded step numbers `(R,)` and the medians `(schedules, exponents, groups, R)`.
     """
-    where = {"dtype": run.dtype, "device": run.device}
     theta = torch.randn(GROUPS, STARTS, generator=run.generator("long runs"), dtype=run.dtype).to(run.device)
-    c, a = torch.tensor(schedules, **where).T[:, :, None, None, None, None]
-    q = torch.tensor(exponents, **where)[:, None, None, None]
+    c, a = torch.tensor(schedules, dtype=run.dtype, device=theta.device).T[:, :, None, None, None, None]
+    q = torch.tensor(exponents, dtype=run.dtype, device=theta.device)[:, None, None, None]
     rule = DiagonalFisher(power_schedule(c, a), exponent=q)
     begin = theta[..., None].expand(len(schedules), len(exponents), GROUPS, STARTS, 1)
     found = ensembles.iterate(

@@ -59,7 +59,9 @@ def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterato
     source = Run(CHAPTER).generator("network", seed=seed)
     network = nn.Sequential(nn.Linear(784, 20), nn.ReLU(), nn.Linear(20, 10)).to(torch.float64)
     with torch.no_grad():
-        for layer in (network[0], network[2]):  # weights of variance 2 / inputs (He et al. 2015), no bias
+        for layer in network:  # weights of variance 2 / inputs (He et al. 2015), no bias
+            if not isinstance(layer, nn.Linear):
+                continue
             layer.weight.normal_(0, (2 / layer.in_features) ** 0.5, generator=source)
             layer.bias.zero_()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
@@ -103,7 +105,7 @@ def spectra(network: nn.Module, seed: int, labels: str, samples: int = SAMPLES) 
     def largest(product: Callable[[Tensor], Tensor]) -> Tensor:
         return curvature.top_eigenpairs(product, 1, start, tolerance=1e-6).values[0]
 
-    ends = [largest(lambda v, sign=sign: sign * (H @ v - G @ v)) for sign in (1, -1)]
+    ends = [largest(lambda v: H @ v - G @ v), largest(lambda v: G @ v - H @ v)]
     loss, _ = curvature.loss_and_gradient(network, LAW, images, targets)
     return tops | {"lowest": -largest(lambda v: -(H @ v)), "distance": torch.stack(ends).max(), "loss": loss}
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from learning_dynamics import ensembles
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models.recurrence import DenseRecurrence
+from learning_dynamics.models.recurrence.dense import Activation
 from learning_dynamics.rules import Adam
 
 CHAPTER = "recurrence/linear_recurrent_units"
@@ -61,7 +62,7 @@ def make_data(seeds: Sequence[int]) -> Convolution:
 
 
 def learn(
-    activation: str,
+    activation: Activation,
     seeds: Sequence[int],
     steps: int,
     *,
@@ -90,7 +91,7 @@ def learn(
     for layer in layers:
         if radius is not None:
             with torch.no_grad():
-                layer.A *= radius / torch.linalg.eigvals(layer.A).abs().max()
+                layer.A.mul_(radius / torch.linalg.eigvals(layer.A).abs().max())
     rate = torch.tensor(rates).repeat_interleave(len(seeds))[:, None]
     inputs, targets = (part.repeat(len(rates), 1, 1, 1) for part in (data.inputs, data.targets))
     ensemble = ensembles.ModuleEnsemble([each for _ in rates for each in layers], Adam(rate), squared_error)
@@ -111,7 +112,7 @@ def compute(call: Call) -> dict[str, Tensor]:
     return kept
 
 
-def _curves(call: Call, activation: str) -> dict[str, Tensor]:
+def _curves(call: Call, activation: Activation) -> dict[str, Tensor]:
     errors = learn(activation, call.seeds, call.options.steps, radius=call.options.radius)
     print(activation, errors[..., -1].median(-1).values.tolist(), file=sys.stderr, flush=True)
     return {f"{activation}_errors": errors[..., 9::10], f"{activation}_first": errors[..., :20]}

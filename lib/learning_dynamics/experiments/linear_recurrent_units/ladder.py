@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from learning_dynamics import ensembles
@@ -37,6 +37,7 @@ from learning_dynamics.models.recurrence import (
     parameter_groups,
     warmup_cosine,
 )
+from learning_dynamics.models.recurrence.deep import Streaming
 from learning_dynamics.runs import Run
 
 CHAPTER = "recurrence/linear_recurrent_units"
@@ -54,7 +55,7 @@ class UnscaledStateSpace(DiagonalStateSpace):
         return None
 
 
-RUNGS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
+RUNGS: dict[str, tuple[Callable[..., Streaming], dict[str, Any]]] = {
     "relu": (DenseRecurrence, {"activation": "relu"}),
     "tanh": (DenseRecurrence, {"activation": "tanh"}),
     "linear": (DenseRecurrence, {"activation": "linear"}),

@@ -14,6 +14,9 @@ from learning_dynamics import data
 from learning_dynamics.data.listops import TOKENS, listops
 from learning_dynamics.data.ts import read_ts
 
+Part = tuple[Tensor, Tensor]
+"""Sequences and their labels."""
+
 TASKS = ("pixel-mnist", "listops", "acsf1", "file")
 
 
@@ -29,9 +32,9 @@ class Task:
         tokens: size of the alphabet, 0 for sequences of reals.
     """
 
-    train: tuple[Tensor, Tensor]
-    validation: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
+    train: Part
+    validation: Part
+    test: Part
     classes: int
     tokens: int = 0
 
@@ -57,7 +60,8 @@ def load_task(name: str, *, folder: Path | None = None, seed: int = 0) -> Task:
         return _pixel_mnist(generator)
     if name == "listops":
         made = listops(22_000, shortest=10, longest=50, depth=4, generator=generator)
-        return Task(*_cut(made.tokens, made.targets, 20_000, 1000), classes=10, tokens=len(TOKENS))
+        parts = _cut(made.tokens, made.targets, 20_000, 1000)
+        return Task(*parts, classes=10, tokens=len(TOKENS))
     if name == "acsf1":
         return _acsf1(folder, generator)
     if name == "file":
@@ -81,7 +85,7 @@ def _acsf1(folder: Path | None, generator: torch.Generator) -> Task:
     (train, names), (test, test_names) = (read_ts(folder / f"ACSF1_{part}.ts") for part in ("TRAIN", "TEST"))
     kinds, mean, deviation = np.unique(names), train.mean(), train.std()
 
-    def prepared(series: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+    def prepared(series: np.ndarray, labels: np.ndarray) -> Part:
         pooled = ((series - mean) / deviation).reshape(len(series), -1, 4).mean(-1)
         places = torch.tensor(np.searchsorted(kinds, labels))
         return torch.tensor(pooled, dtype=torch.float32)[..., None], places
@@ -105,6 +109,8 @@ def _file(path: Path | None, generator: torch.Generator) -> Task:
     return Task(*parts, classes=int(labels.max()) + 1, tokens=tokens)
 
 
-def _cut(inputs: Tensor, labels: Tensor, *counts: int) -> list[tuple[Tensor, Tensor]]:
-    rest = len(inputs) - sum(counts)
-    return list(zip(inputs.split([*counts, rest]), labels.split([*counts, rest]), strict=True))
+def _cut(inputs: Tensor, labels: Tensor, training: int, validation: int) -> tuple[Part, Part, Part]:
+    """Return training, validation and test data, the last what remains."""
+    counts = [training, validation, len(inputs) - training - validation]
+    first, second, rest = zip(inputs.split(counts), labels.split(counts), strict=True)
+    return first, second, rest

@@ -19,14 +19,15 @@ import torch
 
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models.recurrence import linear_recurrence, ring_eigenvalues
+from learning_dynamics.models.recurrence.linear import Method
 
 CHAPTER = "recurrence/linear_recurrent_units"
 LENGTHS = (64, 256, 1024, 4096, 16384)
-METHODS = ("loop", "scan", "fft")
+METHODS: tuple[Method, ...] = ("loop", "scan", "fft")
 
 
 def measure(
-    method: str, length: int, batch: int, states: int, device: str, repeats: int = 5
+    method: Method, length: int, batch: int, states: int, device: str, repeats: int = 5
 ) -> tuple[float, float]:
     """Return the shortest of `repeats` forward times in seconds, and peak memory beyond the input, in inputs.
 
@@ -68,7 +69,7 @@ def _high_water() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _alone(method: str, length: int, batch: int, states: int, device: str) -> tuple[float, float]:
+def _alone(method: Method, length: int, batch: int, states: int, device: str) -> tuple[float, float]:
     with multiprocessing.get_context("spawn").Pool(1, torch.set_num_threads, (1,)) as pool:
         return pool.apply(measure, (method, length, batch, states, device))
 

@@ -143,8 +143,8 @@ class DiagonalStateSpace(DiagonalRecurrence):
         """Return lambda `(N,)`."""
         return _discretized(self.rates(), self.log_step.exp(), self.discretization)[0]
 
-    def gain(self) -> Tensor:
-        """Return g `(N,)`, complex."""
+    def gain(self) -> Tensor | None:
+        """Return g `(N,)`, complex; None stands for ones."""
         log_step = self.log_step if self.log_input_step is None else self.log_input_step
         return _discretized(self.rates(), log_step.exp(), self.discretization)[1]
 
