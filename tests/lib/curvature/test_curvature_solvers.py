@@ -173,8 +173,11 @@ I2, ONE = torch.eye(2), torch.ones(2)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: curvature.conjugate_gradient(I2, torch.ones(2, 2, 2)), "b = Tensor; allowed: a floating point tensor"),
-        (lambda: curvature.conjugate_gradient(I2, torch.ones(2, dtype=torch.int64)), "b = Tensor; allowed: a floating point tensor"),
+        (lambda: curvature.conjugate_gradient(I2, torch.ones(2, 2, 2)), "b = Tensor; allowed: a float"),
+        (
+            lambda: curvature.conjugate_gradient(I2, torch.ones(2, dtype=torch.int64)),
+            "b = Tensor; allowed: a float",
+        ),
         (lambda: curvature.conjugate_gradient(I2, ONE * math.nan), "b has entries"),
         (lambda: curvature.conjugate_gradient(I2, ONE, damping=-1.0), "damping = -1.0"),
         (lambda: curvature.conjugate_gradient(I2, ONE, tolerance=0.0), "tolerance = 0.0"),
