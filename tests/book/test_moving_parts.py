@@ -811,6 +811,82 @@ def test_added_constant_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench
     compare_added_constant(page, 0.65, 0.1, 5.0)
 
 
+# --------------------------------------------------------------------------------------------------- the damped coin
+
+
+def coin_path(damping: float, step: float, start: float) -> list[float]:
+    """The library's damped step on the coin's gradient and Fisher matrix."""
+    z, path = torch.tensor([start], dtype=torch.float64), [start]
+    for _ in range(60):
+        if abs(path[-1]) >= 700:
+            break
+        fisher = (1 / (4 * torch.cosh(z / 2) ** 2))[:, None]
+        z = z + step * curvature.damped_step(fisher, torch.tanh(z / 2) / 2, damping)
+        path.append(z.item())
+    return path
+
+
+def coin_threshold(step: float) -> float:
+    def phi(z: float) -> float:
+        return step * math.tanh(z / 2) / (4 * z) - 1 / (4 * math.cosh(z / 2) ** 2)
+
+    return -minimize_scalar(
+        lambda z: -phi(z), bounds=(0.5, 30), method="bounded", options={"xatol": 1e-10}
+    ).fun
+
+
+def compare_damped_coin(page: playwright.Page, damping: float, step: float, start: float) -> None:
+    call = "window.learningDynamics.dampedCoin"
+    path = coin_path(damping, step, start)
+    shown_path = page.evaluate(
+        f"{call}.run({damping}, {step}, {start}).map(z => Math.min(Math.max(z, -1e300), 1e300))"
+    )
+    expected = np.clip(path, -1e300, 1e300)
+    assert shown_path == pytest.approx(expected, rel=1e-8, abs=1e-12)
+    assert decimals(shown(page, "threshold")) == pytest.approx([coin_threshold(step)], abs=5.1e-5)
+    factor = abs(1 - step / (1 + 4 * damping))
+    assert decimals(shown(page, "factor")) == pytest.approx([factor], abs=5.1e-4)
+    if damping > coin_threshold(step):
+        assert shown(page, "edge") == "everywhere"
+    else:
+        (edge,) = decimals(shown(page, "edge"))
+        first = coin_path(damping, step, 0.999 * edge)
+        beyond = coin_path(damping, step, 1.001 * edge)
+        assert abs(first[1]) < first[0] and abs(beyond[1]) > beyond[0]
+    end = shown(page, "end")
+    if abs(path[-1]) >= 700:
+        assert f"lost: beyond 700 after {len(path) - 1} steps" in end
+    elif abs(path[-1]) < 1e-12:
+        home = next(k for k, z in enumerate(path) if abs(z) < 1e-12)
+        assert f"within 10⁻¹² after {home} steps" in end
+    else:
+        assert "home" in end
+
+
+@needs_chromium
+@pytest.mark.parametrize(("damping", "step", "start"), [(0.0, 1.0, 2.3), (0.05, 1.0, 10.0), (0.02, 0.5, 6.0)])
+def test_damped_coin_displays_the_runs(bench: Bench, damping: float, step: float, start: float) -> None:
+    given = f'data-damping="{damping}" data-step="{step}" data-start="{start}"'
+    compare_damped_coin(bench.widget("damped-coin", given), damping, step, start)
+
+
+@needs_chromium
+def test_damped_coin_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("damped-coin", width=390)
+    assert page.locator("img").count() == 0
+    compare_damped_coin(page, 0.0, 1.0, 2.3)
+    page.keyboard.press("Tab")
+    for _ in range(10):
+        page.keyboard.press("ArrowRight")
+    compare_damped_coin(page, 0.05, 1.0, 2.3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_damped_coin(page, 0.05, 0.05, 2.3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_damped_coin(page, 0.05, 0.05, 12.0)
+
+
 # ------------------------------------------------------------------------------------------------------------ any page
 
 
