@@ -11,7 +11,8 @@
 #
 # You replace Adam by a natural gradient method, because it knows the curvature. On a small network that reads digits,
 # the loss is above $10^{10}$ after ten steps. With one number added to the curvature matrix, and a rule of two lines for
-# this number, the same method fits the images: thirteen steps to a loss of $10^{-3}$, where Adam needs three hundred.
+# this number, the same method trains reliably. On images of MNIST it takes thirteen steps to a training loss of
+# $10^{-3}$, where Adam takes three hundred; by the clock the two are level there.
 #
 # **How far may a quadratic model be trusted, and who decides that during a run?** Add $\lambda I$ to the curvature
 # matrix, which shortens the step where the curvature is small, and let $\lambda$ follow what the last step delivered,
@@ -47,7 +48,6 @@ from learning_dynamics.ledger import (
     Ledger,
     at_least,
     at_most,
-    between,
     confident,
     control,
     identity,
@@ -106,7 +106,7 @@ plt.show()
 #
 # The source is section 10 of {cite}`martens2020natural`, which argues for damping without a formula for adapting it and
 # without data. Read {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` first. The page runs in about a minute
-# on one CPU core, in about ten seconds with `SCALE = "smoke"`; three kept results took twenty minutes more.
+# on one CPU core, in about ten seconds with `SCALE = "smoke"`; three kept results took 25 minutes more.
 #
 # ## A coin that gets lost
 #
@@ -856,7 +856,8 @@ figures.numbers(
 #
 # **The curvature goes to zero with the loss, so no fixed $\lambda$ stays small beside it.** The rule must be able to follow: the
 # loss falls by $e$ a step, so $\lambda$ should fall at least as fast, and $c=3>e$ does. With $c=\frac32$ it lags behind and
-# becomes the brake. A gain ratio near $1.26$ is the sign that a run has reached this phase.
+# becomes the brake. A gain ratio near $1.26$ is the sign that a run has reached this phase. (Of the twelve runs one has not come so far
+# after 40 steps, and in one $\lambda$ became too small, so that some steps were refused.)
 
 
 # %%
@@ -874,7 +875,12 @@ def exponential_run(steps, damping):  # losses and gain ratios on exp(-z)
 falls, ratios = exponential_run(200, 0.0)
 slow = exponential_run(20_000, 0.1)[0]
 late = (of_rule[:-1] < 1e-5) & (of_rule[:-1] > 1e-10)  # fitted, and above rounding
-late_ratio = [r[m][-1] for r, m in zip(trace[:, 1].T, late.T, strict=True) if m.any()]
+late_ratio = torch.tensor([r[m][-1] for r, m in zip(trace[:, 1].T, late.T, strict=True) if m.any()], **like)
+
+
+def share_near(ratio):  # share of the runs with a gain ratio between 1.2 and 1.3
+    return ((ratio > 1.2) & (ratio < 1.3)).to(**like).mean().nan_to_num(0.0)
+
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -887,10 +893,10 @@ ledger.check(
 )
 ledger.check(
     "natgrad:beyond-late-phase-network",
-    "On the digits network the gain ratio comes to 1.264",
-    measured=late_ratio if len(late_ratio) > 2 else [0.0, 0.0, 0.0],
-    criterion=between("last ρ_k with 1e-10 < loss < 1e-5, each seed", 1.2, 1.3),
-    control=control("in the first step", trace[0, 1]),
+    "On the digits network most runs come to a gain ratio near 1.264",
+    measured=share_near(late_ratio),
+    criterion=at_least("share of the runs with last ρ_k in [1.2, 1.3], 1e-10 < loss < 1e-5", 0.75),
+    control=control("in the first step", share_near(trace[0, 1])),
     expected="reproduced",
     claim="experiment",
     needs="book",
@@ -1047,7 +1053,7 @@ for ours in losses[:6]:  # later, rounding in the conjugate gradients shows
 # **Predict first.** A step of this method costs up to 32 products, each of several gradients. Adam takes one gradient a step. Who
 # reaches a training loss of $.1$ first, by the clock? And who $10^{-4}$?
 #
-# Twelve seeds (start and choice of images), one CPU thread, float64. Adam runs with six settings: full batches with learning rates
+# Twelve seeds (start and choice of 2,000 images), and eight seeds with 8,000 images; one CPU thread, float64. Adam runs with six settings: full batches with learning rates
 # $.03$, $.1$, $.3$, and batches of 100 with $.01$, $.03$, $.1$. At every loss, and for every seed, **Adam's best setting counts**,
 # chosen afterwards. The damped method has its defaults ($\lambda_0=1$, $c=3$) and was not tuned. Only the optimizer's own work is
 # timed.
@@ -1068,7 +1074,7 @@ results.agree(
 )
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Fewer steps from a loss of 0.3 on; fewer seconds only below $10^{-3}$.** Steps (left) and CPU seconds on one thread (right) until the training loss first falls below the value on the axis, for 2,000 images (12 seeds, top) and 8,000 (8 seeds, bottom); geometric mean, bands: 95 %. Blue: damped Gauss-Newton, not tuned. Adam with the best of three learning rates for each seed and loss, full batches (vermillion, which end where the time was up) and batches of 100 (green). Kept results.", "name": "fig-damping-race"}, "image": {"alt": "Four panels of three curves that rise to the right as the loss on the horizontal axis falls. Left: the blue curve stays near ten steps, the others rise to thousands. Right: the blue curve is above the others at first, rises slowly, and is crossed by both."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Fewer steps from a loss of 0.3 on; fewer seconds only with few data and a small loss.** Steps (left) and CPU seconds on one thread (right) until the training loss first falls below the value on the axis, for 2,000 images (12 seeds, top) and 8,000 (8 seeds, bottom); geometric mean, bands: 95 %. Blue: damped Gauss-Newton, not tuned. Adam with the best of three learning rates for each seed and loss, full batches (vermillion, which end where the time was up) and batches of 100 (green). Kept results.", "name": "fig-damping-race"}, "image": {"alt": "Four panels of three curves that rise to the right as the loss on the horizontal axis falls. Left: the blue curve stays near ten steps, the others rise to thousands. Right: the blue curve is above the others at first, rises slowly, and is crossed by both."}}
 groups = (
     ("damped Gauss-Newton", slice(0, 1)),
     ("Adam, full batches", slice(1, 4)),
@@ -1116,13 +1122,17 @@ figures.comparison(
 )
 
 # %% [markdown]
-# Adam is first at $.1$ by the clock, five times as fast, and the damped method at $10^{-4}$, in less than half of Adam's
-# time. **In steps** it is ahead from a loss of $.3$ on, by a factor that grows from 3 to 400: near the end Adam creeps while
+# With 2,000 images Adam is first at $.1$ by the clock, five times as fast, and the damped method at $10^{-4}$, in less than half of
+# Adam's time. **In steps** it is ahead from a loss of $.3$ on, by a factor that grows from 3 to 400: near the end Adam creeps while
 # the damped method divides the loss by $e$ in every step. **In seconds** a step of up to 32 products must first earn its
 # price. It has done so at about $10^{-3}$, which most of the curve above it does not need.
 #
-# **What it does not show.** On the 2,000 images held out the best moment of the damped method is no better than Adam's best moment
-# (error 10.5 % against 9.9 %; that it is worse is likely, not certain), and for either the best moment comes long before the loss is small. Closeness to the data is worth
+# **What breaks it**: more data. With 8,000 images the damped method is still far ahead in steps, and behind in seconds at every loss that
+# all runs reached: the price of a full batch grows with the data, that of a batch of 100 does not.
+#
+# **What it does not show.** On 2,000 images held out the best moment of the damped method is not better than Adam's best moment, but
+# slightly worse (error 10.5 % against 9.9 % after training on 2,000 images, 7.6 % against 6.9 % on 8,000), and for either the best moment comes
+# long before the loss is small. Closeness to the data is worth
 # the price where the data are exact: fitting a function, solving an equation. It is not where they are a sample.
 
 # %% tags=["hide-input"]
@@ -1160,15 +1170,14 @@ ledger.check(
     claim="experiment",
     seeds=race_seeds,
 )
-errors = torch.as_tensor(kept[2000]["best_error"], **like)  # (seeds, methods)
+errors = torch.cat([torch.as_tensor(each["best_error"], **like) for each in kept.values()])  # (runs, methods)
 ledger.check(
     "natgrad:beyond-adam-held-out",
-    "On held-out images the best moment of damped Gauss-Newton is no better than that of Adam",
+    "On held-out images the best moment of damped Gauss-Newton is not better than that of Adam",
     measured=errors[:, 0] - errors[:, 4],
     criterion=confident("error of damped Gauss-Newton − error of Adam (0.01, batches of 100)", at_least=0.0),
     control=control("Adam with full batches and too large a rate, 0.3", errors[:, 0] - errors[:, 3]),
-    expected="partly",
-    reason="the mean difference is 3.9 standard errors above zero, but the 99.9 % interval of 12 seeds reaches just below it",
+    expected="reproduced",
     claim="experiment",
     seeds=race_seeds,
 )
@@ -1181,7 +1190,7 @@ ledger.check(
 #   stays below $\frac14$, the batch is too small or the gradient and the matrix belong to different batches.
 # - **Use it** for small and medium models in full batches that have to be fitted closely: physics-informed networks, regression surfaces, calibration,
 #   reference solutions. For least squares with at most a few thousand parameters `scipy.optimize.least_squares` does the same with dense matrices.
-# - **Do not use it** to be first at a moderate loss, with batches of a hundred, or for the error on new data: there Adam was
+# - **Do not use it** to be first at a moderate loss, with many data, with batches of a hundred, or for the error on new data: there Adam was
 #   as good or better, and earlier. Stop early in any case.
 # - **Standardize the inputs.** $\lambda I$ measures all parameters with one ruler, so the units of a column of the table matter again:
 #   {chapter}`Invariance <curvature/invariance>` says how much.
@@ -1283,7 +1292,8 @@ if run.scale != "smoke":
 # 2. $\lambda I$ keeps the share $\lambda_i/(\lambda_i+\lambda)$ of a direction; the damped step is the exact minimizer of the model in its own ball.
 # 3. $\rho$ = delivered/promised, with the undamped model. $\rho>\frac34$: $\lambda/3$. $\rho<\frac14$: $3\lambda$. Never accept a rise.
 # 4. Curvature goes to zero with the loss, so $\lambda$ must too: in the late phase the loss falls by $e$ a step and $\rho$ is near $1.26$.
-# 5. Ahead of Adam per step always, per second at small training losses only, on new data not at all; ahead of the Hessian where the data are fitted.
+# 5. Ahead of Adam per step (below a loss of $.3$), per second only with few data and at small training losses, on new data not at all; ahead of the
+#    Hessian where the data are fitted.
 #
 # **Further reading.** {cite:t}`nocedal2006numerical`, chapters 4 and 10, for trust regions and Levenberg-Marquardt; {cite:t}`conn2000trust` for all of it;
 # {cite:t}`more1983computing` for the hard case; {cite:t}`martens2010deep` for the method on deep networks, {cite:t}`martens2020natural` for its place;
