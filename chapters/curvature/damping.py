@@ -25,7 +25,16 @@
 # <div class="ld-widget" data-widget="damped-coin"></div>
 
 # %% tags=["colab", "remove-cell"]
-# colab set-up (generated)
+# On Colab only: fetch the library of this book. It replaces nothing that is installed there.
+import subprocess
+import sys
+
+if "google.colab" in sys.modules:
+    address = "git+https://github.com/learning-dynamics/learning-dynamics"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", address], check=True)
+    from learning_dynamics import colab
+
+    colab.prepare()
 
 # %% tags=["parameters", "remove-input"]
 SCALE = "book"
@@ -44,15 +53,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from learning_dynamics import curvature, figures, results, runs, statistics
 from learning_dynamics.experiments.damping import adam_race, levenberg_race
-from learning_dynamics.ledger import (
-    Ledger,
-    at_least,
-    at_most,
-    confident,
-    control,
-    identity,
-    inequality,
-)
+from learning_dynamics.ledger import Ledger, at_least, at_most, confident, control, identity, inequality
 from learning_dynamics.optimizers import DampedGaussNewton
 
 figures.use_style()
