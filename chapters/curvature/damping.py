@@ -77,12 +77,12 @@ def coin_path(start, steps, **settings):
     return torch.stack(path)
 
 
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**One number decides whether the method comes home.** The map from one log-odds to the next, with the steps of runs as a staircase. Left: without damping the run from $z_0=2.1$ (blue) ends at the fair coin, the run from $z_0=2.3$ (vermillion) jumps ever farther. Right: with $\\lambda=0.05$ even the start $z_0=10$ comes home. What breaks it (dashed): the map without damping.", "name": "fig-damping-coin"}, "image": {"alt": "Two panels with a diagonal. Left: a steep falling curve; one staircase spirals into the origin, another leaves the picture. Right: a curve that stays near the diagonal for large values; a staircase walks down along it and ends at the origin, next to a steep dashed curve."}}
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**One number decides whether the method comes home.** The map from one log-odds to the next, with the steps of runs as a staircase. Left: without damping the run from $z_0=2.1$ (blue) ends at the fair coin, the run from $z_0=2.3$ (vermillion) jumps ever farther. Right: with $\\lambda=0.05$ even the start $z_0=8$ comes home. What breaks it (dashed): the map without damping.", "name": "fig-damping-coin"}, "image": {"alt": "Two panels with a diagonal. Left: a steep falling curve; one staircase spirals into the origin, another leaves the picture. Right: a curve that stays near the diagonal for large values; a staircase walks down along it and ends at the origin, next to a steep dashed curve."}}
 fig, (left, right) = figures.subplots(1, 2, size=(8.6, 4.3))
 grid = torch.linspace(-12, 12, 961, **like)
-for ax, damping, starts in ((left, 0.0, (2.1, 2.3)), (right, 0.05, (10.0,))):
+for ax, damping, starts in ((left, 0.0, (2.1, 2.3)), (right, 0.05, (8.0,))):
     ax.plot(grid, coin_step(grid, damping), color=figures.COLORS["black"], marker="")
-    ax.plot(grid, grid, color="0.7", marker="", lw=1)
+    ax.plot(grid, grid, color=figures.COLORS["light grey"], marker="", lw=1)
     for start, color in zip(starts, ("blue", "vermillion"), strict=False):
         path = coin_path(start, 12, damping=damping).clamp(-1e3, 1e3)
         stairs = path.repeat_interleave(2)
@@ -91,7 +91,7 @@ for ax, damping, starts in ((left, 0.0, (2.1, 2.3)), (right, 0.05, (10.0,))):
 figures.line_control(right, grid, coin_step(grid), label="no damping")
 left.set(xlim=(-5, 5), ylim=(-5, 5))
 right.set(xlim=(-11, 11), ylim=(-11, 11))
-right.legend(fontsize=8.5, loc="upper left")
+right.legend(fontsize=8.5, loc="lower left")
 plt.show()
 
 # %% [markdown]
@@ -356,6 +356,20 @@ ledger.check(
     show="card",
 )
 
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Damping removes the flat directions, scaling shortens all.** Share $w_i$ of the natural step that is left in each of the 13 directions of the small network, against the eigenvalue $\\lambda_i(F)$, for three damping strengths (vertical lines); curves: {eq}`eq-damping-shares`. What breaks it (dashed): the scaled step that is as long as the damped step with $\\lambda=0.01$ takes the same small share of every direction.", "name": "fig-damping-shares"}, "image": {"alt": "Three S-shaped curves that rise from zero to one over the logarithm of the eigenvalue, with dots on them, and a dashed horizontal line close to zero."}}
+fig, ax = figures.subplots(size=(6.0, 3.8))
+line = torch.logspace(-8, 0, 200, **like)
+for damping, color in ((1e-4, "green"), (0.01, "blue"), (0.1, "vermillion")):
+    left_over = (Q.T @ curvature.damped_step(F, g, damping)) / (Q.T @ natural)
+    ax.semilogx(line, line / (line + damping), color=figures.COLORS[color], marker="", lw=1)
+    ax.semilogx(values, left_over, "o", color=figures.COLORS[color], label=f"$\\lambda={damping:g}$", **every)
+    ax.axvline(damping, color=figures.COLORS[color], ls=":", lw=1, marker="")
+length = float(curvature.damped_step(F, g, 0.01).norm() / natural.norm())
+figures.line_control(ax, line, torch.full_like(line, length), label="scaled step")
+ax.set(xlim=(float(values[0]) / 3, 1), xlabel="eigenvalue $\\lambda_i(F)$", ylabel="share $w_i$")
+ax.legend(fontsize=8.5)
+plt.show()
+
 # %% [markdown]
 # ## A straight arrow that misses: the source's Figure 1
 #
@@ -405,8 +419,14 @@ mesh = torch.cartesian_prod(*[torch.linspace(0.003, 0.994, 90, **like)] * 2)
 mesh = torch.cat([mesh, 1 - mesh.sum(-1, keepdim=True)], -1)
 mesh = mesh[mesh[:, 2] > 0.003]
 fig, ax = figures.subplots(size=(5.8, 5.2))
-ax.tricontour(*place(mesh), from_fair(mesh), levels=[0.02, 0.1, 0.3, 0.607, 1.24], colors="0.7", linewidths=1)
-ax.plot(*place(torch.eye(3, **like)[[0, 1, 2, 0]]), color="0.3", marker="", lw=1)
+ax.tricontour(
+    *place(mesh),
+    from_fair(mesh),
+    levels=[0.02, 0.1, 0.3, 0.607, 1.24],
+    colors=figures.COLORS["light grey"],
+    linewidths=1,
+)
+ax.plot(*place(torch.eye(3, **like)[[0, 1, 2, 0]]), color=figures.COLORS["dark grey"], marker="", lw=1)
 ax.annotate(
     "",
     place(loaded[0] + 0.8 * (fair - loaded[0])),
@@ -422,16 +442,16 @@ for corner, words, side in zip(
     corners, ("face 1", "face 2", "face 3"), ("top", "top", "bottom"), strict=True
 ):
     ax.text(*corner, words, ha="center", va=side)
-ax.set(aspect="equal", xlim=(-0.1, 1.1), ylim=(-0.12, 1.0))
+ax.set(aspect="equal", xlim=(-0.1, 1.1), ylim=(-0.36, 0.95))
 ax.axis("off")
-ax.legend(fontsize=8.5, loc="upper left")
+ax.legend(fontsize=8.5, loc="lower center")
 plt.show()
 
 # %% [markdown]
 # It is worse than before: $\mathrm{KL}$ goes from $.61$ to $1.24$, because the log-odds of the third face are raised
 # until hardly any other face comes up. The best of all scaled steps, $\eta=.42$, leaves $.0725$; the best damped step,
 # $\lambda=.042$, leaves $.0052$. The path bends away in second order in $\eta$
-# ({prf:ref}`natgrad-beyond-straight-steps-bend`). The source draws this as a sketch without a set-up; this is ours.
+# (measured in {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>`). The source draws this as a sketch without a set-up; this is ours.
 
 # %% tags=["hide-input"]
 by_probability = from_fair(loaded - 0.999999 * (loaded - fair)) / from_fair(loaded)
@@ -587,7 +607,7 @@ ledger.check(
 # a change $M(\delta)<0$ of the loss; the loss after the step says what was delivered.
 #
 # :::{prf:definition} Gain ratio, and the rule of Levenberg and Marquardt
-# :label: damping-levenberg-rule
+# :label: natgrad-beyond-levenberg-rule
 # The *gain ratio* of a step is
 #
 # $$\rho_k=\frac{\mathcal L(\theta_k+\delta_k)-\mathcal L(\theta_k)}{M(\delta_k)},$$ (eq-damping-gain)
@@ -651,7 +671,7 @@ def descend(theta, damping, steps, factor=None):  # path, and the damping along 
 start = torch.tensor([-1.0, 1.0], **like)
 fig, (left, right) = figures.subplots(1, 2, size=(8.6, 4.0))
 floor = torch.linspace(-1.5, 1.5, 100, **like)
-left.plot(floor, floor**2, color="0.75", marker="", lw=5)
+left.plot(floor, floor**2, color=figures.COLORS["light grey"], marker="", lw=5)
 rule_path, rule_damping = descend(start, 1.0, 25, factor=3.0)
 left.plot(*rule_path.T, "o-", color=figures.COLORS["blue"], label="rule, $c=3$", **every)
 fixed_path, _ = descend(start, 1.0, 25)
@@ -664,7 +684,7 @@ trials = torch.tensor([valley_step(start, weight)[1:] for weight in lambdas], **
 right.semilogx(lambdas, -trials[:, 0], color=figures.COLORS["black"], marker="", label="promised")
 right.semilogx(lambdas, -trials[:, 1], color=figures.COLORS["green"], marker="", label="delivered")
 ratio = trials[:, 1] / trials[:, 0]
-right.axvline(lambdas[(ratio > 0.25).nonzero()[0, 0]], color="0.4", ls=":", marker="")
+right.axvline(lambdas[(ratio > 0.25).nonzero()[0, 0]], color=figures.COLORS["dark grey"], ls=":", marker="")
 right.set(xlabel="damping $\\lambda$", ylabel="fall of the loss", ylim=(-1.0, 1.2))
 right.legend(fontsize=8.5)
 plt.show()
@@ -746,6 +766,7 @@ def curvature_step(F, g, damping):
     return -torch.linalg.solve(F + damping[:, None, None] * torch.eye(F.shape[-1], **like), g)
 
 
+# %%
 def fixed(theta, steps, damping):  # damping 0: the pseudo-inverse, as F is singular
     losses = [loss(theta, x, y)]
     for _ in range(steps):
@@ -777,7 +798,7 @@ assert torch.allclose(mine, of_rule[:7, :2], rtol=1e-6)  # the library's rule ta
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only a damping that moves suits the whole run.** Training loss of the digits network (top), damping and gain ratio (below), 12 seeds. The rule with $c=3$ (blue, band: 95 % over seeds) trails the best fixed values at first and then leaves them. Green: for each step and seed the best of six fixed values, chosen afterwards; grey: the six. What breaks it (dashed): no damping. Bottom: the gain ratio approaches $2(1-1/e)=1.264$ (dotted).", "name": "fig-damping-network"}, "image": {"alt": "Three stacked panels against the step. Top: a blue curve that falls ever faster to below one in a hundred million, a green curve that flattens at about a tenth, grey curves above it, a dashed curve far above. Middle: the damping falls steadily over many decades. Bottom: the gain ratio rises from one to a dotted line."}}
 fig, axes = figures.subplots(3, 1, size=(6.2, 8.6), sharex=True, height_ratios=[2, 1, 1])
 for each in of_fixed.median(-1).values:
-    axes[0].semilogy(each, color="0.7", marker="", lw=1)
+    axes[0].semilogy(each, color=figures.COLORS["light grey"], marker="", lw=1)
 figures.band(
     axes[0], range(short + 1), best_fixed.T, label="best fixed", geometric=True, color=figures.COLORS["green"]
 )
@@ -795,7 +816,7 @@ axes[0].legend(fontsize=8.5)
 axes[1].semilogy(trace[:, 0].median(-1).values, color=figures.COLORS["blue"])
 axes[1].set(ylabel="damping $\\lambda_k$")
 axes[2].plot(trace[:, 1].median(-1).values, color=figures.COLORS["blue"])
-axes[2].axhline(2 * (1 - math.exp(-1)), color="0.3", ls=":", marker="")
+axes[2].axhline(2 * (1 - math.exp(-1)), color=figures.COLORS["dark grey"], ls=":", marker="")
 axes[2].set(xlabel="step $k$", ylabel="gain ratio $\\rho_k$", ylim=(0, 1.6))
 plt.show()
 
@@ -983,7 +1004,7 @@ ledger.check(
 # into the solution of $(G+\lambda I)\delta=-\nabla\mathcal L$: they take one product a step and stop when the residual is small,
 # here at half a per cent or after 30 steps. Damping makes this quicker too, since it bounds the condition number.
 #
-# This is a complete optimizer for any classifier `model`.
+# The next two cells are a complete optimizer for any classifier `model`.
 
 
 # %%
@@ -1012,6 +1033,7 @@ def conjugate_gradients(product, b, damping, most=30, tolerance=0.005):
     return delta
 
 
+# %%
 def train(model, inputs, y, steps, damping=1.0, factor=3.0):
     def logits(theta):  # the network as a function of one vector
         parts, values = dict(model.named_parameters()), theta.split([w.numel() for w in model.parameters()])
@@ -1032,7 +1054,7 @@ def train(model, inputs, y, steps, damping=1.0, factor=3.0):
 
 # %% [markdown]
 # We train it on 2,000 images of MNIST, averaged over blocks of 4 by 4 pixels: 49 inputs, 32 tanh units, 10 classes, $d=1930$. The
-# library's {py:class}`~learning_dynamics.optimizers.DampedGaussNewton`, a `torch.optim.Optimizer` that takes any output law, follows the same path.
+# library's {repository}`DampedGaussNewton <lib/learning_dynamics/optimizers/damped_gauss_newton.py>`, a `torch.optim.Optimizer` that takes any output law, follows the same path.
 
 # %%
 images = adam_race.problem(0, 2000)
@@ -1070,12 +1092,12 @@ def ahead(n, unit, bound):  # ln(Adam's best of six settings / damped Gauss-Newt
 
 
 again = adam_race.train(adam_race.METHODS[0], 0, 2000, run.pick(smoke=3, book=8, paper=8))
-results.agree(
+agreement = results.agree(
     {"losses": kept[2000]["gauss_newton_losses"][0, : len(again.losses)]}, {"losses": again.losses}, rtol=1e-2
 )
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Fewer steps from a loss of 0.3 on; fewer seconds only with few data and a small loss.** Steps (left) and CPU seconds on one thread (right) until the training loss first falls below the value on the axis, for 2,000 images (12 seeds, top) and 8,000 (8 seeds, bottom); geometric mean, bands: 95 %. Blue: damped Gauss-Newton, not tuned. Adam with the best of three learning rates for each seed and loss, full batches (vermillion, which end where the time was up) and batches of 100 (green). Kept results.", "name": "fig-damping-race"}, "image": {"alt": "Four panels of three curves that rise to the right as the loss on the horizontal axis falls. Left: the blue curve stays near ten steps, the others rise to thousands. Right: the blue curve is above the others at first, rises slowly, and is crossed by both."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Fewer steps from a loss of 0.3 on; fewer seconds only with few data and a small loss.** Steps (left) and CPU seconds on one thread (right) until the training loss first falls below the value on the axis, for 2,000 images (12 seeds, top) and 8,000 (8 seeds, bottom); geometric mean, bands: 95 %. Blue: damped Gauss-Newton, not tuned. Adam with the best of three learning rates for each seed and loss, full batches (vermillion) and batches of 100 (green). A curve ends where a run did not get there in the time it had. Kept results.", "name": "fig-damping-race"}, "image": {"alt": "Four panels of three curves that rise to the right as the loss on the horizontal axis falls. Left: the blue curve stays near ten steps, the others rise to thousands. Right: the blue curve is above the others at first, rises slowly, and is crossed by both."}}
 groups = (
     ("damped Gauss-Newton", slice(0, 1)),
     ("Adam, full batches", slice(1, 4)),
