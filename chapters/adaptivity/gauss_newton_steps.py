@@ -1934,7 +1934,9 @@ figures.comparison(
     name="data",
     rtol=0.05,
 )
-reach = "python -m learning_dynamics.experiments.gauss_newton_steps.image_training --network resnet18 --device cuda --epochs 30 --seeds 3"
+reach = (
+    "python -m learning_dynamics.experiments.gauss_newton_steps.image_training --scale paper --device cuda"
+)
 ledger.out_of_reach(
     "thesis:fig-41",
     "CIFAR-10 with a ResNet-18: NGN is faster than tuned SGD and less sensitive",

@@ -1244,8 +1244,8 @@ figures.comparison(
 # %% [markdown]
 # Images here: 300 random ones (400 epochs) and 200 digits (50 epochs), ten batches an epoch, against 1000 and 400 in
 # the source. Some digit runs of the smallest width still make errors after 50 epochs. The source's sizes are ready, one width at a time:
-# `python -m learning_dynamics.experiments.data_architecture_alignment.training random --samples 1000 --part 1/3 --name random-full`, and the same with `digits
-# --semeion PATH` where Semeion's file is at hand.
+# `python -m learning_dynamics.experiments.data_architecture_alignment.training random --scale paper --part 1/3`, and the same with `digits
+# --semeion FILE` where Semeion's file is at hand.
 #
 # ## Beyond: alignment is more than a classifier needs
 #

@@ -47,7 +47,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
 from learning_dynamics import figures, results, runs, statistics
-from learning_dynamics.experiments.value_learning import learning
+from learning_dynamics.experiments.value_learning import grid, models, problems, training
 from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
@@ -77,9 +77,9 @@ def log_axis(ax, *ticks):
 
 # %% tags=["hide-input"]
 seeds = run.seeds(smoke=3, book=20, paper=20)
-rooms = learning.four_rooms_problem(run, seeds)
-start = learning.latent_start(run, seeds, rooms.weights)
-drawn = learning.batches(run, seeds, rooms.states.shape[1])
+rooms = problems.four_rooms_problem(run, seeds)
+start = models.latent_start(run, seeds, rooms.weights)
+drawn = training.batches(run, seeds, rooms.states.shape[1])
 offsets = torch.tensor([0.0, 0.5, 1.0], **like)
 internal, implicit_step, explicit_step = 0.95, 1.0, 32.0
 latent_rewards, logits = start.rewards[:, 0], start.logits[:, 0]
@@ -91,7 +91,7 @@ def three(tensor):  # one copy for each offset
 
 
 def fit(model, data=rooms):
-    return learning.train(model, data, offsets, drawn)
+    return training.train(model, data, offsets, drawn)
 
 
 def with_bias(data, scale):  # one more feature, constant over the cells
@@ -101,13 +101,13 @@ def with_bias(data, scale):  # one more feature, constant over the cells
 
 def explicit(rule, extra=0, precondition=None):
     padded = torch.cat([weights_at_start, torch.zeros(len(seeds), extra, **like)], -1)
-    return learning.Explicit(three(padded), rule, precondition)
+    return models.Explicit(three(padded), rule, precondition)
 
 
 bias_scale, bias_step = math.sqrt(0.3), 8.0
 trained = {
     "explicit": fit(explicit(GradientDescent(explicit_step))),
-    "implicit": fit(learning.Implicit(three(latent_rewards), three(logits), internal, implicit_step)),
+    "implicit": fit(models.Implicit(three(latent_rewards), three(logits), internal, implicit_step)),
     "explicit with a bias": fit(explicit(GradientDescent(bias_step), 1), with_bias(rooms, bias_scale)),
 }
 looked_at = rooms.states.gather(1, drawn.transpose(0, 1).flatten(1))
@@ -209,7 +209,7 @@ def batch_gradient(step, seed=0, offset=0.5):  # of one batch's loss
 
 u, Z = latent_rewards[0], logits[0]
 start_of = u[None, None].clone(), Z[None, None].clone()
-model = learning.Implicit(*start_of, internal, implicit_step)
+model = models.Implicit(*start_of, internal, implicit_step)
 for step in range(20):
     u, Z = one_step(u, Z, batch_gradient(step), internal, implicit_step)
     model.step(batch_gradient(step)(model.weights()[0, 0])[None, None])
@@ -302,11 +302,10 @@ def kept(name):
 
 
 def recompute(domain, best, cells):  # the released cells of a domain at internal discount .95
-    data = learning.problem(domain, run, kept_seeds)
-    begin = learning.latent_start(run, kept_seeds, data.weights)
-    indices = learning.batches(run, kept_seeds, data.states.shape[1])
-    grid = learning.grid([best], [0.95], cells)
-    return learning.run_grid("implicit", data, begin, indices, grid)
+    data = problems.problem(domain, run, kept_seeds)
+    begin = models.latent_start(run, kept_seeds, data.weights)
+    indices = training.batches(run, kept_seeds, data.states.shape[1])
+    return grid.run_grid("implicit", data, begin, indices, grid.combinations([best], [0.95], cells))
 
 
 kept_seeds = list(range(run.pick(smoke=2, book=20, paper=20)))
@@ -314,7 +313,7 @@ slices = (  # kept result, its discount, its step, its offsets, the same compute
     ("chain_implicit", 2, 2, [0, 5, 10], recompute("chain", 2.0**-6, [0.0, 0.5, 1.0])),
     ("four_rooms_implicit_part_3", 0, 3, [5], recompute("four_rooms", 1.0, [0.5])),
 )
-picked = [step // learning.EVERY for step in learning.KEPT_STEPS]
+picked = [step // training.EVERY for step in training.KEPT_STEPS]
 for name, k, step, columns, new in slices:
     old = {
         key: kept(name)[key][..., k, step, columns, : len(kept_seeds)] for key in ("norm", "ratio", "bound")
@@ -324,7 +323,7 @@ for name, k, step, columns, new in slices:
 
 # %% [markdown]
 # ```bash
-# python -m learning_dynamics.experiments.value_learning.learning four_rooms implicit --part 3/4
+# python -m learning_dynamics.experiments.value_learning.sweep four_rooms implicit --part 3/4
 # ```
 #
 # ## What an offset does at the start
@@ -343,12 +342,12 @@ def split(residual):
 
 
 def at_the_start(domain, **options):  # components (offsets, seeds), untrained
-    data = learning.problem(domain, run, kept_seeds, **options)
-    begin = learning.latent_start(run, kept_seeds, data.weights)
+    data = problems.problem(domain, run, kept_seeds, **options)
+    begin = models.latent_start(run, kept_seeds, data.weights)
     u, Z = begin.rewards[:, 0], begin.logits[:, 0]
     beta = fixed_points.reward_chain_value(u, Z, 0.95)
     predicted = (data.evaluation @ beta[..., None])[..., 0]
-    c = torch.tensor(learning.OFFSETS, **like)
+    c = torch.tensor(grid.OFFSETS, **like)
     truth = data.values + c[:, None, None] * data.value_annuities
     if domain in tabular and not options:  # through Bellman's equation
         process, policy = tabular[domain]
@@ -361,7 +360,7 @@ tabular = {
     "chain": (mdp.chain(), mdp.chain_policy()),
     "four_rooms": (rooms_process, mdp.four_rooms_policy(rooms_process)),
 }
-components = {domain: at_the_start(domain) for domain in learning.DOMAINS}
+components = {domain: at_the_start(domain) for domain in problems.DOMAINS}
 components["terminal goal"] = at_the_start("four_rooms", described=True)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**An offset moves the ones component and nothing else, where episodes do not end.** Residual before training, split; 20 seeds, bands as in all figures: 95 % intervals of the mean. Crosses: the released values. What breaks it: in mountain car episodes end, the rest shrinks too, and the offset that makes the ones component small makes everything small.", "name": "fig-value-learning-start"}, "image": {"alt": "Three panels. In the first two the ones component rises along a straight line and the rest is flat, with crosses on both. In the third both fall from above a thousand almost to zero."}}
@@ -370,10 +369,10 @@ released_start = {
     "four_rooms": ([3.95, 59.09, 114.32], 3.81),
 }
 fig, axes = figures.subplots(2, 2, size=(8.6, 6.2))
-for ax, domain in zip(axes.flat, learning.DOMAINS, strict=False):
+for ax, domain in zip(axes.flat, problems.DOMAINS, strict=False):
     along, rest = components[domain]
     for values, name in ((along.abs(), "along the ones"), (rest, "the rest")):
-        figures.band(ax, learning.OFFSETS, values.T, label=name)
+        figures.band(ax, grid.OFFSETS, values.T, label=name)
     if domain in released_start:
         ones, other = released_start[domain]
         ax.plot([0, 0.5, 1], ones, "x", [0, 0.5, 1], [other] * 3, "x", color=COLORS["black"], markersize=8)
@@ -387,7 +386,7 @@ plt.show()
 
 def beyond_the_shift(domain, discount):  # what the offset moves beyond c √e/(1-γ), relative
     along, rest = components[domain]
-    c = torch.tensor(learning.OFFSETS, **like)[:, None]
+    c = torch.tensor(grid.OFFSETS, **like)[:, None]
     e = {"chain": 11, "four_rooms": 122, "mountain_car": 1000, "terminal goal": 121}[domain]
     moved = along - along[0] + c * math.sqrt(e) / (1 - discount)
     size = math.sqrt(e) / (1 - discount)
@@ -490,13 +489,13 @@ for ax, domain in zip(axes.flat, ("chain", "four_rooms"), strict=False):
         ("implicit", 0, COLORS["green"]),
     ):
         label = kind if kind == "explicit" else f"implicit, $\\hat\\gamma={names[discount]}$"
-        figures.band(ax, learning.OFFSETS, best(domain, kind, discount).T, label=label, color=color)
+        figures.band(ax, grid.OFFSETS, best(domain, kind, discount).T, label=label, color=color)
         mean, spread = released[domain, kind, discount]
         ax.errorbar([0, 0.5, 1], mean, np.array(spread) / math.sqrt(20), fmt="x", color=color, capsize=3)
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$", ylabel="final residual")
 axes[0, 1].plot(
-    learning.OFFSETS,
-    10 * np.array(learning.OFFSETS),
+    grid.OFFSETS,
+    10 * np.array(grid.OFFSETS),
     color=COLORS["middle grey"],
     marker="",
     label="absorbing state",
@@ -517,7 +516,7 @@ lines = {
 car_lines = {"explicit": car["explicit"][0, 5]} | {
     f"implicit{names[k][1:]}": car["implicit"][k] for k in range(4)
 }
-figures.numbers(run, "fig-value-learning-offsets", {"offset": learning.OFFSETS, **lines}, rtol=1e-3)
+figures.numbers(run, "fig-value-learning-offsets", {"offset": grid.OFFSETS, **lines}, rtol=1e-3)
 figures.numbers(
     run,
     "fig-value-learning-offsets-car",
@@ -671,12 +670,12 @@ ledger.check(
 
 # %% tags=["hide-input"]
 many = [seed + 1000 for seed in run.seeds(smoke=150, book=400, paper=400)]
-chain = learning.chain_problem(run, many)
-chain_start = learning.latent_start(run, many, 11)
-chain_drawn = learning.batches(run, many, 50)
+chain = problems.chain_problem(run, many)
+chain_start = models.latent_start(run, many, 11)
+chain_drawn = training.batches(run, many, 50)
 chain_runs = {
-    kind: learning.run_grid(
-        kind, chain, chain_start, chain_drawn, learning.grid([step], [0.95], [0.0, 1.0])
+    kind: grid.run_grid(
+        kind, chain, chain_start, chain_drawn, grid.combinations([step], [0.95], [0.0, 1.0])
     ).record.norm[-1]
     for kind, step in (("explicit", 0.5), ("implicit", 2.0**-6))
 }
@@ -744,8 +743,8 @@ def centred(step):
             returns=targets[i] - level[i][:, None],
             annuities=torch.zeros_like(rooms.annuities),
         )
-        model = learning.Explicit(weights_at_start[None].clone(), GradientDescent(step))
-        learning.train(model, shifted, torch.zeros(1, **like), drawn)
+        model = models.Explicit(weights_at_start[None].clone(), GradientDescent(step))
+        training.train(model, shifted, torch.zeros(1, **like), drawn)
         ends.append(model.weights()[0] + level[i][:, None] - rooms.values[:121] - 10 * offsets[i])
     return torch.stack(ends)
 
@@ -850,7 +849,7 @@ ledger.check(
 # factor $(1-\hat\gamma)^{-2}$ limits the step size.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger internal discount buys insensitivity and pays with step size.** Final residual against the internal discount (logit axis), one curve an offset. Left: step size tuned for each discount as the source marks it; three domains. Right: one step size for all, the largest at which none diverges. Vertical line: the true discount. What breaks the rule of thumb 'use the true discount': in four rooms the smallest residual lies to its left at offset 0, and to its right at offset 1.", "name": "fig-value-learning-discount"}, "image": {"alt": "Five panels: chain, four rooms, mountain car from above, tuned left and, but for mountain car, untuned right. Curves for three offsets against the internal discount. In four rooms they come closer to each other to the right; in mountain car they are flat and far apart."}}
-discounts = np.array(learning.INTERNAL_DISCOUNTS)
+discounts = np.array(grid.INTERNAL_DISCOUNTS)
 logit = np.log(discounts / (1 - discounts))
 fig, axes = figures.subplots(3, 2, size=(8.6, 9.6))
 for i, c in enumerate((0, 0.5, 1)):
@@ -865,7 +864,7 @@ for row, domain in enumerate(("chain", "four_rooms")):
         figures.band(axes[row, 0], logit, tuned, label=f"$c={c}$")
         untuned = finals[domain, "implicit"][:, common, i].T
         figures.band(axes[row, 1], logit, untuned, label=f"$c={c}$")
-    step = learning.IMPLICIT_STEPS[domain][common]
+    step = grid.IMPLICIT_STEPS[domain][common]
     axes[row, 0].set(title=f"{domain.replace('_', ' ')}, tuned step", ylabel="final residual")
     axes[row, 1].set(title=f"$\\eta=2^{{{int(math.log2(step))}}}$ for all")
 for ax in axes.flat[:5]:
@@ -938,21 +937,21 @@ ledger.check(
 near_one = [0.9, 0.95, 0.975, 0.9875]
 half_octaves = [2.0 ** (i / 2) for i in range(-20, -3)]
 few = run.seeds(smoke=2, book=8, paper=20)
-sweep = learning.run_grid(
+sweep = grid.run_grid(
     "implicit",
-    learning.chain_problem(run, few),
-    learning.latent_start(run, few, 11),
-    learning.batches(run, few, 50),
-    learning.grid(half_octaves, near_one, [0.0]),
+    problems.chain_problem(run, few),
+    models.latent_start(run, few, 11),
+    training.batches(run, few, 50),
+    grid.combinations(half_octaves, near_one, [0.0]),
     chunk=16,
 ).record.norm[-1]
 whole_octaves = [2.0 ** (i / 2) for i in range(-4, 12)]
-explicit_sweep = learning.run_grid(
+explicit_sweep = grid.run_grid(
     "explicit",
-    learning.chain_problem(run, few),
-    learning.latent_start(run, few, 11),
-    learning.batches(run, few, 50),
-    learning.grid(whole_octaves, near_one, [0.0]),
+    problems.chain_problem(run, few),
+    models.latent_start(run, few, 11),
+    training.batches(run, few, 50),
+    grid.combinations(whole_octaves, near_one, [0.0]),
     chunk=16,
 ).record.norm[-1]
 
@@ -996,20 +995,20 @@ sweep_ticks = {
     "four_rooms": [(2, 5, 10, 20, 50), (10, 15, 20, 30)],
     "mountain_car": [(10, 20, 50, 100, 200, 500), (5, 10, 20)],
 }
-for row, domain in enumerate(learning.DOMAINS):
+for row, domain in enumerate(problems.DOMAINS):
     left, right = axes[row]
     explicit_finals = car["explicit"][0] if domain == "mountain_car" else finals[domain, "explicit"][2]
     for column, shade in zip(range(3), (COLORS["grey"], COLORS["middle grey"], COLORS["black"]), strict=True):
         offset = column if domain == "mountain_car" else 5 * column
         means = explicit_finals[:, offset].mean(-1)
-        left.plot(learning.EXPLICIT_STEPS[domain], means, color=shade)
-        chosen = learning.EXPLICIT_STEPS[domain].index(learning.BEST_EXPLICIT[domain])
-        left.plot(learning.BEST_EXPLICIT[domain], means[chosen], "o", ms=11, mfc="none", color=shade)
+        left.plot(grid.EXPLICIT_STEPS[domain], means, color=shade)
+        chosen = grid.EXPLICIT_STEPS[domain].index(grid.BEST_EXPLICIT[domain])
+        left.plot(grid.BEST_EXPLICIT[domain], means[chosen], "o", ms=11, mfc="none", color=shade)
     left.set(title=f"{domain.replace('_', ' ')}, explicit", ylabel="final residual")
     for k in range(4):
-        steps = learning.IMPLICIT_STEPS[domain]
+        steps = grid.IMPLICIT_STEPS[domain]
         if domain == "mountain_car":  # the marked steps only
-            taken, curve, chosen = [learning.BEST_IMPLICIT[domain][k]], car["implicit"][k, 2:], 0
+            taken, curve, chosen = [grid.BEST_IMPLICIT[domain][k]], car["implicit"][k, 2:], 0
         else:
             taken, curve = steps, finals[domain, "implicit"][k, :, 10]
             chosen = marked[domain, "implicit"][k]
@@ -1088,7 +1087,7 @@ ledger.out_of_reach(
     "implicit:fig-9",
     "Mountain car, implicit: all step sizes and discounts",
     needs="two hours on one CPU core, or one GPU, for 5280 runs with 400 by 400 systems",
-    command="python -m learning_dynamics.experiments.value_learning.learning mountain_car implicit --part 1/4 --device cuda",
+    command="python -m learning_dynamics.experiments.value_learning.sweep mountain_car implicit --part 1/4 --device cuda",
     stand_in="the marked step of each of the four discounts, three offsets, 20 seeds",
 )
 
@@ -1126,7 +1125,7 @@ def greedy_gradient(seed):  # difference to central differences, relative to the
     u = torch.randn(4, 6, generator=source, **like)
     Z = torch.randn(4, 6, 6, generator=source, **like)
     gradient = torch.randn(6, generator=source, **like)
-    model = learning.ImplicitActions(u[None, None].clone(), Z[None, None].clone(), 0.9, 1.0)
+    model = models.ImplicitActions(u[None, None].clone(), Z[None, None].clone(), 0.9, 1.0)
     model.weights()
     model.step(gradient[None, None])
     formula = torch.cat([(u - model.u[0, 0]).flatten(), (Z - model.Z[0, 0]).flatten()])
@@ -1401,7 +1400,7 @@ ledger.out_of_reach(
     "implicit:fig-15",
     "Mountain car, implicit with four latent actions: all step sizes and discounts",
     needs="five hours on one CPU core, or one GPU, for 5280 runs with several solves a step",
-    command="python -m learning_dynamics.experiments.value_learning.learning mountain_car implicit --actions 4 --part 1/4 --device cuda",
+    command="python -m learning_dynamics.experiments.value_learning.sweep mountain_car implicit --actions 4 --part 1/4 --device cuda",
     stand_in="four actions in the chain and in four rooms",
 )
 
@@ -1421,12 +1420,12 @@ for ax, name in zip(axes, ("ratio", "bound"), strict=True):
     for kind, discount in (("explicit", 2), ("implicit", 0), ("implicit", 2)):
         values = chain_kept[kind][name][discount, marked["chain", kind][discount]]
         label = kind if kind == "explicit" else f"implicit, $\\hat\\gamma={names[discount]}$"
-        ax.plot(learning.OFFSETS, np.median(values, -1), label=label)
+        ax.plot(grid.OFFSETS, np.median(values, -1), label=label)
     ax.set(xlabel="offset $c$")
 log_axis(axes[0], 10, 20, 50)
 log_axis(axes[1], 10, 20, 50, 100, 200, 500)
 rooms_ratio = np.median(kept("four_rooms_explicit")["ratio"][2, 3], -1)
-figures.line_control(axes[0], learning.OFFSETS, rooms_ratio, label="four rooms")
+figures.line_control(axes[0], grid.OFFSETS, rooms_ratio, label="four rooms")
 axes[0].set_ylabel("moment ratio $\\rho$")
 axes[1].set_ylabel("right side of the bound")
 axes[0].legend(fontsize=8)
@@ -1443,12 +1442,12 @@ chain_medians = [
     np.median(chain_kept[kind]["ratio"][2, marked["chain", kind][2]], -1) for kind in ("explicit", "implicit")
 ]
 twenty = list(range(20))
-at_first = learning.run_grid(  # one vanishing step
+at_first = grid.run_grid(  # one vanishing step
     "implicit",
-    learning.chain_problem(run, twenty),
-    learning.latent_start(run, twenty, 11),
-    learning.batches(run, twenty, 50, steps=1),
-    learning.grid([1e-9], [0.95], [-0.74, 1.0]),
+    problems.chain_problem(run, twenty),
+    models.latent_start(run, twenty, 11),
+    training.batches(run, twenty, 50, steps=1),
+    grid.combinations([1e-9], [0.95], [-0.74, 1.0]),
 )
 ledger.check(
     "implicit:fig-17",
@@ -1501,13 +1500,13 @@ ledger.check(
 
 
 def seconds(kind, step, count):  # CPU seconds of a run, four rooms
-    cells = learning.grid([step], [0.95], [0.5])
-    few = learning.LatentStart(start.rewards[:count], start.logits[:count])
+    cells = grid.combinations([step], [0.95], [0.5])
+    few = models.LatentStart(start.rewards[:count], start.logits[:count])
     data = replace(
         rooms, states=rooms.states[:count], returns=rooms.returns[:count], annuities=rooms.annuities[:count]
     )
     begun = time.process_time()
-    learning.run_grid(kind, data, few, drawn[:60, :count], cells)
+    grid.run_grid(kind, data, few, drawn[:60, :count], cells)
     return (time.process_time() - begun) / count
 
 

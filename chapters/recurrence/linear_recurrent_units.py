@@ -1092,9 +1092,8 @@ ledger.out_of_reach(
     "thesis:fig-45",
     "PathX is solved with γ and small phases only",
     needs="29 A100 hours a run and the PathX set",
-    command="python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data PATHX.npz --part phases "
-    "--width 128 --states 256 --depth 6 --steps 250000 --bidirectional --seeds 1 --device cuda "
-    "--checkpoints FOLDER --minutes 6",
+    command="python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data PATHX.npz "
+    "--width 128 --states 256 --depth 6 --steps 250000 --bidirectional --seeds 1 --part phases --device cuda --minutes 6",
     stand_in="thesis:claim-small-phase",
 )
 
@@ -1391,14 +1390,14 @@ ledger.out_of_reach(
     "thesis:table-8",
     "A whole LRU network trains 2 to 29 times faster than a tanh network on an A100",
     needs="an A100 and the six Long Range Arena sets",
-    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --batch 16 --states 384 --device cuda",
+    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --scale paper --device cuda",
     stand_in="the figure above, one layer on a CPU thread",
 )
 ledger.out_of_reach(
     "thesis:exp-diagonal-speed",
     "On colour images as sequences a diagonal layer trains eight times faster than a dense one",
     needs="an A100 and about 25 hours for the dense run",
-    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --batch 16 --states 384 --device cuda",
+    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --scale paper --device cuda",
     stand_in="the figure above, one layer on a CPU thread",
 )
 
@@ -1755,9 +1754,8 @@ ledger.check(
 # %% tags=["hide-input"]
 arena = "the Long Range Arena sets, and on an A100 {} hours a run"
 full_size = (
-    "python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data TASK.npz --part {} "
-    "--width 512 --states 384 --depth 6 --batch 50 --steps 180000 --dropout 0.1 --seeds 3 --device cuda "
-    "--checkpoints FOLDER --minutes 6"
+    "python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data TASK.npz "
+    "--scale paper --part {} --device cuda --minutes 6"
 )
 for id, statement, hours, part, stand_in in (
     ("thesis:fig-43", "The mean accuracy rises at every rung from tanh to the LRU", "3 to 29", "final", "thesis:beyond-ladder-diagonal"),

@@ -8,36 +8,39 @@ from collections.abc import Iterator
 import torch
 
 from learning_dynamics import runs
-from learning_dynamics.experiments.value_learning import learning as vl
+from learning_dynamics.experiments.value_learning import grid, models, problems, training
 from timing import Row, one_thread, show
 
 SEEDS, OFFSETS = 10, (0.0, 0.25, 0.5, 0.75, 1.0)
 CELLS = (
-    ("chain", "explicit", vl.BEST_EXPLICIT["chain"]),
-    ("chain", "implicit", vl.BEST_IMPLICIT["chain"][2]),
-    ("four_rooms", "explicit", vl.BEST_EXPLICIT["four_rooms"]),
-    ("four_rooms", "implicit", vl.BEST_IMPLICIT["four_rooms"][2]),
+    ("chain", "explicit", grid.BEST_EXPLICIT["chain"]),
+    ("chain", "implicit", grid.BEST_IMPLICIT["chain"][2]),
+    ("four_rooms", "explicit", grid.BEST_EXPLICIT["four_rooms"]),
+    ("four_rooms", "implicit", grid.BEST_IMPLICIT["four_rooms"][2]),
 )
 
 
 def seconds_a_run(domain: str, kind: str, eta: float) -> tuple[float, float]:
     """Return the CPU time of one of the 50 runs of a batch, and of a run by itself, after checking that they agree."""
-    run, seeds = runs.Run(vl.CHAPTER), list(range(SEEDS))
-    data = vl.problem(domain, run, seeds)
-    start, drawn = vl.latent_start(run, seeds, data.weights), vl.batches(run, seeds, data.states.shape[1])
-    cells = vl.grid([eta], [0.95], OFFSETS)
+    run, seeds = runs.Run("parameterization/value_learning"), list(range(SEEDS))
+    data = problems.problem(domain, run, seeds)
+    start, drawn = (
+        models.latent_start(run, seeds, data.weights),
+        training.batches(run, seeds, data.states.shape[1]),
+    )
+    cells = grid.combinations([eta], [0.95], OFFSETS)
     begun = time.process_time()
-    together = vl.run_grid(kind, data, start, drawn, cells, chunk=2).record.norm
+    together = grid.run_grid(kind, data, start, drawn, cells, chunk=2).record.norm
     batched = (time.process_time() - begun) / (SEEDS * len(OFFSETS))
     alone = []
     begun = time.process_time()
     for seed in seeds[:2]:
-        own = vl.problem(domain, run, [seed])
-        own_start = vl.latent_start(run, [seed], own.weights)
+        own = problems.problem(domain, run, [seed])
+        own_start = models.latent_start(run, [seed], own.weights)
         for i in range(len(OFFSETS)):
-            cell = vl.Grid(*(axis[i : i + 1] for axis in cells))
+            cell = grid.Grid(*(axis[i : i + 1] for axis in cells))
             own_drawn = drawn[:, seed : seed + 1]
-            alone.append(vl.run_grid(kind, own, own_start, own_drawn, cell).record.norm[:, 0, 0])
+            alone.append(grid.run_grid(kind, own, own_start, own_drawn, cell).record.norm[:, 0, 0])
     single = (time.process_time() - begun) / len(alone)
     expected = together[:, :, :2].permute(2, 1, 0).reshape(len(alone), -1)
     assert torch.allclose(torch.stack(alone), expected, rtol=1e-6)

@@ -471,9 +471,9 @@ class Experiment:
             part = Option("--part", "which part", allowed=tuple(self.parts), required=True)
         return [
             Option("--scale", "sizes", "book", allowed=SCALES),
-            Option("--device", f"where: {' or '.join(self.devices)}", "cpu", kind=self._device),
             Option("--seed", "seed that all others are derived from", 0, kind=whole),
             part,
+            Option("--device", f"where: {' or '.join(self.devices)}", "cpu", kind=self._device),
             Option("--out", "folder of all results, if not the book's", kind=Path, metavar="FOLDER"),
             Option("--resume", "save what is done and go on from what is there", False),
             Option("--minutes", "stop in time with exit status 75; the same command goes on", kind=_minutes),
@@ -527,7 +527,7 @@ class Experiment:
             words += option.words(value, given.scale)
             if isinstance(value, Path):
                 needs.append(option.words(value, given.scale)[-1])
-        for option in self._common()[:4]:  # scale, device, seed, part
+        for option in self._common()[:4]:  # scale, seed, part, device
             words += option.words(getattr(given, option.key), "book")
         return Plan(
             self,

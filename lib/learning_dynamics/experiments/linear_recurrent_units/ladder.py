@@ -414,8 +414,8 @@ EXPERIMENT = Experiment(
             f"--task file --data TASK.npz --scale paper --part {part} --device cuda"
             for part in ("dense", "diagonal", "final")
         ),
-        "--task file --data PATHX.npz --width 128 --states 256 --steps 250000 --dropout 0.0 --bidirectional "
-        "--seeds 1 --scale paper --part phases --device cuda",
+        "--task file --data PATHX.npz --width 128 --states 256 --depth 6 --steps 250000 --bidirectional --seeds 1 "
+        "--part phases --device cuda",
     ),
 )
 

@@ -1,0 +1,188 @@
+"""A grid of runs as one tensor: configurations (step size, internal discount, reward offset) times seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning_dynamics.experiments.value_learning.models import (
+    Explicit,
+    Implicit,
+    ImplicitActions,
+    LatentStart,
+    Model,
+)
+from learning_dynamics.experiments.value_learning.problems import ValueProblem
+from learning_dynamics.experiments.value_learning.training import (
+    BATCH,
+    DIVERGED,
+    Record,
+    predictions,
+    train,
+)
+from learning_dynamics.rules import GradientDescent
+
+OFFSETS = tuple(i / 10 for i in range(11))
+INTERNAL_DISCOUNTS = (0.8, 0.9, 0.95, 0.975)
+EXPLICIT_STEPS = {
+    "chain": tuple(2.0**i for i in range(-2, 4)),
+    "four_rooms": tuple(2.0**i for i in range(2, 8)),
+    "mountain_car": tuple(2.0**i for i in range(2, 8)),
+}
+IMPLICIT_STEPS = {
+    "chain": tuple(2.0**i for i in range(-8, -2)),
+    "four_rooms": tuple(2.0**i for i in range(-3, 3)),
+    "mountain_car": tuple(2.0**i for i in range(-3, 3)),
+}
+BEST_EXPLICIT = {"chain": 2.0**-1, "four_rooms": 2.0**5, "mountain_car": 2.0**7}
+BEST_IMPLICIT = {
+    "chain": (2.0**-5, 2.0**-6, 2.0**-6, 2.0**-7),
+    "four_rooms": (2.0**2, 2.0**1, 2.0**0, 2.0**-2),
+    "mountain_car": (2.0**2, 2.0**1, 2.0**0, 2.0**-2),
+}
+
+
+class Grid(NamedTuple):
+    """One entry a configuration: step sizes, internal discounts, offsets, each `(configurations,)`."""
+
+    step_size: Tensor
+    discount: Tensor
+    offset: Tensor
+
+
+def combinations(
+    step_sizes: Sequence[float], discounts: Sequence[float], offsets: Sequence[float] = OFFSETS
+) -> Grid:
+    """Return all combinations, step size slowest, offset fastest."""
+    axes = [torch.tensor(values, dtype=torch.float64) for values in (step_sizes, discounts, offsets)]
+    return Grid(*torch.cartesian_prod(*axes).unbind(-1))
+
+
+class Measured(NamedTuple):
+    """What `run_grid` returns: a record, the moment ratios and the visited share of the final residual.
+
+    Attributes:
+        record: with the axes (evaluations, configurations, seeds).
+        visited: `(configurations, seeds)`, norm of the final residual over the states in the data (tabular
+            domains; states without features are left out).
+        unvisited: the same over the other states.
+        ratio: `(configurations, seeds)`, E‖Δβ‖² / ‖EΔβ‖² of the next update, to first order in the step size.
+        bound: 1 + (max |r| / min |r|)² / b over the states in the data, r the mean residual on their data points.
+    """
+
+    record: Record
+    visited: Tensor
+    unvisited: Tensor
+    ratio: Tensor
+    bound: Tensor
+
+
+def run_grid(
+    kind: str,
+    problem: ValueProblem,
+    start: LatentStart,
+    indices: Tensor,
+    configurations: Grid,
+    *,
+    chunk: int = 4,
+) -> Measured:
+    """Train every configuration, a few at a time so that their matrices stay in the cache.
+
+    Args:
+        kind: `"explicit"`, from the implicit weights of the same seed and discount, or `"implicit"`; a start with
+            several actions makes the implicit model one with several actions.
+        problem: the data, on the device and in the dtype of the computation.
+        start: the latent start, likewise.
+        indices: the batches.
+        configurations: the grid.
+        chunk: configurations trained at a time.
+
+    Raises:
+        ValueError: `kind` is neither.
+    """
+    if kind not in ("explicit", "implicit"):
+        raise ValueError(f"kind = {kind!r}; allowed: explicit, implicit")
+    pieces = []
+    for begin in range(0, len(configurations.offset), chunk):
+        part = Grid(*(axis[begin : begin + chunk].to(start.rewards) for axis in configurations))
+        model = make_model(kind, start, part)
+        record = train(model, problem, part.offset, indices)
+        pieces.append(
+            Measured(record, *_by_visit(problem, record.last), *moments(model, problem, part.offset))
+        )
+    records = [piece.record for piece in pieces]
+    joined = Record(
+        records[0].steps,
+        torch.cat([record.norm for record in records], 1),
+        torch.cat([record.ones for record in records], 1),
+        torch.cat([record.last for record in records], 0),
+    )
+    return Measured(joined, *(torch.cat(column) for column in list(zip(*pieces, strict=True))[1:]))
+
+
+def make_model(kind: str, start: LatentStart, part: Grid) -> Model:
+    """Return the model of each configuration and seed at its start."""
+    seeds, actions, d = start.rewards.shape
+    shape = (len(part.offset), seeds, actions, d)
+    u = start.rewards.expand(shape).clone()
+    if kind == "explicit":
+        one = _latent(u, start.logits.expand(*shape, d), part)
+        return Explicit(one.weights(), GradientDescent(part.step_size[:, None, None]))
+    return _latent(u, start.logits.expand(*shape, d).clone(), part)
+
+
+def _latent(u: Tensor, Z: Tensor, part: Grid) -> Implicit | ImplicitActions:
+    if u.shape[2] == 1:
+        return Implicit(u[:, :, 0], Z[:, :, 0], part.discount, part.step_size)
+    return ImplicitActions(u, Z, part.discount, part.step_size)
+
+
+def _by_visit(problem: ValueProblem, last: Tensor) -> tuple[Tensor, Tensor]:
+    if problem.evaluation.shape != problem.table.shape or problem.table.ndim == 3:
+        blank = torch.zeros_like(last[..., 0])
+        return blank, blank
+    with_features = problem.table.abs().sum(-1) > 0
+    visited = problem.visited
+    gone = torch.isinf(last).any(-1)
+    parts = [
+        torch.where(which & with_features, last, 0.0).norm(dim=-1).masked_fill(gone, math.inf)
+        for which in (visited, ~visited)
+    ]
+    return parts[0], parts[1]
+
+
+def moments(model: Model, problem: ValueProblem, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the moment ratio of the next update and the right side of its bound, `(configurations, seeds)` each.
+
+    With V_i = P r_i phi_i (P = I for explicit weights) and batches of b with replacement the ratio is
+    (n sum ‖V_i‖² / ‖sum V_i‖² + b - 1) / b. It is inf where a run diverged; models with several actions have none.
+    """
+    beta = model.weights()
+    target = problem.returns + offsets[:, None, None] * problem.annuities
+    states = problem.states.expand_as(target)
+    predicted = predictions(problem.table, beta)
+    error = predicted.gather(-1, states) - target
+    zeros = torch.zeros_like(predicted)
+    counts = zeros.scatter_add(-1, states, torch.ones_like(error))
+    total, squares = zeros.scatter_add(-1, states, error), zeros.scatter_add(-1, states, error**2)
+    mean = (total / counts).abs()
+    seen = (counts > 0) & (problem.table.abs().sum(-1) > 0)
+    largest = mean.masked_fill(~seen, 0.0).amax(-1)
+    bound = 1 + (largest / mean.masked_fill(~seen, math.inf).amin(-1)) ** 2 / BATCH
+    if isinstance(model, ImplicitActions):
+        ratio = torch.full_like(bound, math.inf)
+    else:
+        table = problem.table if problem.table.ndim == 3 else problem.table[None]
+        if isinstance(model, Implicit):  # rows P phi_s
+            rows = torch.einsum("jsd,cjed->cjse", table.expand(beta.shape[1], -1, -1), model.preconditioner())
+        else:
+            rows = table.expand(*beta.shape[:2], *table.shape[-2:])
+        second = (squares * rows.square().sum(-1)).sum(-1)
+        first = torch.einsum("cjs,cjse->cje", total, rows).square().sum(-1)
+        ratio = (error.shape[-1] * second / first + BATCH - 1) / BATCH
+    alive = torch.isfinite(ratio) & (beta.abs().amax(-1) < DIVERGED)
+    return ratio.where(alive, math.inf), bound.where(torch.isfinite(bound), math.inf)

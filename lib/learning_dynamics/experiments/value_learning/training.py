@@ -1,0 +1,147 @@
+"""Fitting values by SGD; all runs of a seed share its data, its start and its batches.
+
+Residuals are predicted minus true values on the evaluation set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learning_dynamics import runs
+from learning_dynamics.experiments.value_learning.models import Model
+from learning_dynamics.experiments.value_learning.problems import ValueProblem
+
+BATCH, STEPS, EVERY = 25, 300, 10
+KEPT_STEPS = (0, 10, 20, 50, 100, 200, 300)
+"""The steps whose residuals a kept result holds."""
+DIVERGED = 1e4
+"""A residual norm above this, a hundred times the largest start, counts as diverged and is recorded as inf."""
+
+
+def batches(
+    run: runs.Run,
+    seeds: Sequence[int],
+    points: int,
+    steps: int = STEPS,
+    size: int = BATCH,
+    *,
+    replacement: bool = True,
+) -> Tensor:
+    """Return the data points of every step, `(steps, seeds, size)` int64.
+
+    Args:
+        run: gives the random streams.
+        seeds: the seeds.
+        points: number of data points of a seed.
+        steps: number of steps.
+        size: of a batch.
+        replacement: draw with replacement, as the released code does, or without inside a batch, as the paper says.
+
+    Raises:
+        ValueError: a batch without replacement is larger than the data.
+    """
+    if not replacement and size > points:
+        raise ValueError(f"size = {size!r}; allowed: at most the {points} data points")
+    drawn = []
+    for seed in seeds:
+        source = run.generator("batches", seed=seed)
+        if replacement:
+            drawn.append(torch.randint(points, (steps, size), generator=source))
+        else:
+            order = torch.rand(steps, points, generator=source).argsort(-1)
+            drawn.append(order[:, :size])
+    return torch.stack(drawn, 1)
+
+
+class Record(NamedTuple):
+    """Residuals along training, `(evaluations, configurations, seeds)` each, inf from where a run had diverged.
+
+    Attributes:
+        steps: `(evaluations,)`.
+        norm: Euclidean norm over the evaluation set.
+        ones: its component along the ones, |mean| sqrt(size).
+        last: `(configurations, seeds, e)`, the residuals after the last step.
+    """
+
+    steps: Tensor
+    norm: Tensor
+    ones: Tensor
+    last: Tensor
+
+
+def train(
+    model: Model,
+    problem: ValueProblem,
+    offsets: Tensor,
+    indices: Tensor,
+    *,
+    evaluate_every: int = EVERY,
+) -> Record:
+    """Minimize half the mean squared error of each batch and record the residuals.
+
+    Args:
+        model: what is trained, with axes (configurations, seeds).
+        problem: the data.
+        offsets: `(configurations,)`, the reward offset of each.
+        indices: `(steps, seeds, b)`, the data points of each step.
+        evaluate_every: steps between two evaluations.
+
+    Raises:
+        ValueError: the batches belong to another number of seeds, or `evaluate_every` is less than 1.
+    """
+    if indices.shape[1] != problem.seeds:
+        raise ValueError(f"indices has {indices.shape[1]} seeds; allowed: the problem's {problem.seeds}")
+    if evaluate_every < 1:
+        raise ValueError(f"evaluate_every = {evaluate_every!r}; allowed: an integer >= 1")
+    offsets = offsets[:, None, None]
+    truth = problem.values + offsets * problem.value_annuities
+    truth = truth.expand(len(offsets), problem.seeds, truth.shape[-1])
+    steps, norms, ones = [], [], []
+    for k in range(len(indices) + 1):
+        beta = model.weights()
+        if k % evaluate_every == 0 or k == len(indices):
+            residual = predictions(problem.evaluation, beta) - truth
+            steps.append(k)
+            norms.append(residual.norm(dim=-1))
+            ones.append(residual.mean(-1).abs() * math.sqrt(residual.shape[-1]))
+        if k < len(indices):
+            states = problem.states.gather(1, indices[k])
+            target = problem.returns.gather(1, indices[k]) + offsets * problem.annuities.gather(1, indices[k])
+            states = states.expand_as(target)
+            predicted = predictions(problem.table, beta)
+            error = (predicted.gather(-1, states) - target) / indices.shape[-1]
+            weight = torch.zeros_like(predicted).scatter_add_(-1, states, error)
+            model.step(_pulled_back(problem.table, weight))
+    norm, along = torch.stack(norms), torch.stack(ones)
+    gone = (~(norm <= DIVERGED)).long().cumsum(0) > 0
+    last = torch.where(gone[-1][..., None], math.inf, residual)
+    return Record(
+        torch.tensor(steps), norm.masked_fill(gone, math.inf), along.masked_fill(gone, math.inf), last
+    )
+
+
+def predictions(table: Tensor, beta: Tensor) -> Tensor:
+    """Return the values of all states of a table.
+
+    Args:
+        table: features, `(s, d)` or `(seeds, s, d)`.
+        beta: weights, `(configurations, seeds, d)`.
+
+    Returns:
+        `(configurations, seeds, s)`.
+    """
+    if table.ndim == 2:
+        return beta @ table.mT
+    return torch.einsum("jsd,cjd->cjs", table, beta)
+
+
+def _pulled_back(table: Tensor, weight: Tensor) -> Tensor:
+    """Return the gradient `(c, seeds, d)` of what `predictions` returns, weighted by `(c, seeds, s)`."""
+    if table.ndim == 2:
+        return weight @ table
+    return torch.einsum("jsd,cjs->cjd", table, weight)
