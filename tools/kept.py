@@ -1,8 +1,7 @@
 """Make every kept result that needs no GPU again and hold it against the committed one; this is `make kept`.
 
-Each result's `.json` names the command that makes it. The command is run with LEARNING_DYNAMICS_RESULTS naming an empty
-folder, so that the committed files are not touched. A command with a placeholder in capitals, such as `--files FOLDER`,
-needs data that do not ship with the book and is left out.
+The experiments declare which results the book keeps and by which commands. Each command is run with another folder of
+results, so that the committed files are not touched. One that needs data which do not ship with the book is left out.
 """
 
 from __future__ import annotations
@@ -12,49 +11,44 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from chapter import ROOT
 from learning_dynamics import results
+from learning_dynamics.experiments import command
 
 
-def kept(root: Path = ROOT) -> Iterator[tuple[str, str]]:
-    """Yield chapter and name of every kept result."""
-    folder = root / "book" / "results"
-    for path in sorted(folder.glob("*/*/*.json")):
-        yield str(path.parent.relative_to(folder)), path.stem
-
-
-def make_again(chapter: str, name: str, root: Path = ROOT) -> str:
+def make_again(planned: command.Plan, root: Path = ROOT) -> str:
     """Run a result's command and return a line that says whether it agrees; a difference starts with `DIFFERS`."""
-    old = results.load(chapter, name, folder=root / "book" / "results")
-    if not old.provenance.device.startswith("cpu"):
-        return f"{chapter}/{name}: left out, made on {old.provenance.device}"
-    words = shlex.split(old.provenance.command)
-    if missing := [word for word in words if word.isalpha() and word.isupper()]:
-        return f"{chapter}/{name}: left out, needs {', '.join(missing)}: {old.provenance.command}"
-    if words[0] == "python":
-        words[0] = sys.executable
+    name = f"{planned.chapter}/{planned.name}"
+    if planned.device != "cpu":
+        return f"{name}: left out, made on {planned.device}"
+    if planned.needs:
+        return f"{name}: left out, needs {', '.join(planned.needs)}: {planned.command}"
+    try:
+        old = results.load(planned.chapter, planned.name, folder=root / "book" / "results")
+    except FileNotFoundError:
+        return f"{name}: not made yet: {planned.command}"
     with tempfile.TemporaryDirectory() as folder:
-        settings = os.environ | {"LEARNING_DYNAMICS_RESULTS": folder, "OMP_NUM_THREADS": "1"}
+        words = [sys.executable, *shlex.split(planned.command)[1:], "--out", folder, "--dirty"]
+        settings = os.environ | {"OMP_NUM_THREADS": "1"}
         done = subprocess.run(words, cwd=root, env=settings, capture_output=True, text=True, check=False)
         if done.returncode:
-            return f"DIFFERS {chapter}/{name}: its command failed: {done.stderr.strip()[-300:]}"
+            return f"DIFFERS {name}: its command failed: {done.stderr.strip()[-300:]}"
         try:
-            new = results.load(chapter, name, folder=folder)
+            new = results.load(planned.chapter, planned.name, folder=folder)
             agreement = results.agree(old, new.arrays, rtol=old.provenance.rtol)
-        except (ValueError, FileNotFoundError) as error:
-            return f"DIFFERS {chapter}/{name}: {error}"
+        except ValueError as error:
+            return f"DIFFERS {name}: {error}"
     if set(new.arrays) != set(old.arrays):
-        return f"DIFFERS {chapter}/{name}: arrays {sorted(new.arrays)}, kept are {sorted(old.arrays)}"
-    return f"{chapter}/{name}: {agreement.entries} entries agree to {old.provenance.rtol:g}"
+        return f"DIFFERS {name}: arrays {sorted(new.arrays)}, kept are {sorted(old.arrays)}"
+    return f"{name}: {agreement.entries} entries agree to {old.provenance.rtol:g}"
 
 
 def main() -> int:
     lines = []
-    for chapter, name in kept():
-        lines.append(make_again(chapter, name))
+    for planned in command.kept():
+        lines.append(make_again(planned))
         print(lines[-1], flush=True)
     differ = sum(line.startswith("DIFFERS") for line in lines)
     print(f"{len(lines)} kept results, {differ} differ")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +26,8 @@ import preamble
 import repository
 import suite
 from chapter import ROOT
+from learning_dynamics import results
+from learning_dynamics.experiments import command
 from learning_dynamics.ledger import read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -235,28 +239,39 @@ def test_an_old_python_is_told_what_is_needed() -> None:
     assert result.stderr.startswith("This book needs Python 3.11, 3.12 or 3.13; this is 3.9.1.")
 
 
-MAKE = """\
-import os, sys, torch
-from learning_dynamics import results
-values = torch.arange(3.0) + float(sys.argv[1])
-results.keep("part/name", sys.argv[1].replace(".", "-"), {"x": values}, command=f"python make.py {sys.argv[1]}",
-             seeds=[0], device="cpu", wall_time=0.1)
-"""
-
-
-def test_kept_results_are_made_again_and_compared(tmp_path: Path) -> None:
-    (tmp_path / "make.py").write_text(MAKE)
-    settings = os.environ | {"LEARNING_DYNAMICS_RESULTS": str(tmp_path / "book" / "results")}
-    subprocess.run([sys.executable, "make.py", "0.5"], cwd=tmp_path, env=settings, check=True)
-    assert list(kept.kept(tmp_path)) == [("part/name", "0-5")]
-    assert kept.make_again("part/name", "0-5", tmp_path) == "part/name/0-5: 3 entries agree to 1e-06"
-    (tmp_path / "make.py").write_text(MAKE.replace("arange(3.0)", "arange(3.0) * 1.01"))
-    assert kept.make_again("part/name", "0-5", tmp_path).startswith("DIFFERS part/name/0-5: x differs")
-    (tmp_path / "make.py").write_text("raise SystemExit('no data')")
-    assert "its command failed: no data" in kept.make_again("part/name", "0-5", tmp_path)
-    record = next((tmp_path / "book/results/part/name").glob("*.json"))
-    record.write_text(record.read_text().replace("python make.py 0.5", "python make.py --files FOLDER"))
-    assert "left out, needs FOLDER" in kept.make_again("part/name", "0-5", tmp_path)
+def test_kept_results_are_made_again_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = command.experiments()["learning_dynamics.experiments.value_learning.sweep"]
+    words = "chain explicit --best --offsets 0.0 --seeds 1 --part 1/4"
+    assert experiment.main([*words.split(), "--out", str(tmp_path / "book" / "results"), "--dirty"]) == 0
+    (planned,) = experiment.plans(words.split())
+    name = f"{planned.chapter}/{planned.name}"
+    assert re.fullmatch(rf"{name}: \d+ entries agree to 0.0001", kept.make_again(planned, tmp_path))
+    old = results.load(planned.chapter, planned.name, folder=tmp_path / "book" / "results")
+    made = {"command": planned.command, "seeds": [0], "device": "cpu", "wall_time": 0.1, "rtol": 1e-4}
+    for changed, message in (
+        ({**old.arrays, "norm": old["norm"] * 1.01}, "norm differs"),
+        ({name: old[name] for name in ("norm", "ones")}, "visited was recomputed but is not kept"),
+        ({**old.arrays, "more": old["norm"]}, "arrays"),
+    ):
+        results.keep(
+            planned.chapter,
+            planned.name,
+            changed,
+            **made,
+            folder=tmp_path / "book" / "results",
+            overwrite=True,
+        )
+        line = kept.make_again(planned, tmp_path)
+        assert line.startswith(f"DIFFERS {name}: ") and message in line
+    wrong = dataclasses.replace(planned, command=planned.command.replace("chain", "pond"))
+    assert "its command failed: python -m" in kept.make_again(wrong, tmp_path)
+    (filed,) = command.plan("python -m learning_dynamics.experiments.polyak_steps.step_size_comparison "
+                            "--files FOLDER --problems a1a-far")  # fmt: skip
+    assert "left out, needs FOLDER" in kept.make_again(filed, tmp_path)
+    (missing,) = experiment.plans(["chain", "implicit"])
+    assert "not made yet" in kept.make_again(missing, tmp_path)
+    (elsewhere,) = experiment.plans(["chain", "implicit", "--device", "cuda"])
+    assert "left out, made on cuda" in kept.make_again(elsewhere, tmp_path)
 
 
 def git(*arguments: str | Path, cwd: Path) -> str:
