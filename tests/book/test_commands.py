@@ -250,7 +250,7 @@ def test_kept_results_are_made_again_and_compared(tmp_path: Path, monkeypatch: p
     made = {"command": planned.command, "seeds": [0], "device": "cpu", "wall_time": 0.1, "rtol": 1e-4}
     for changed, message in (
         ({**old.arrays, "norm": old["norm"] * 1.01}, "norm differs"),
-        ({name: old[name] for name in ("norm", "ones")}, "visited was recomputed but is not kept"),
+        ({name: old[name] for name in ("norm", "ones")}, "was recomputed but is not kept"),
         ({**old.arrays, "more": old["norm"]}, "arrays"),
     ):
         results.keep(
