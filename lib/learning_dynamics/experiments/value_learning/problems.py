@@ -59,7 +59,7 @@ class ValueProblem:
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> ValueProblem:
         """Return the problem on a device and in a floating point type."""
-        moved = {
+        moved: dict[str, Any] = {
             name: value.to(device, dtype if value.is_floating_point() else None)
             for name, value in vars(self).items()
             if isinstance(value, Tensor)
