@@ -174,6 +174,19 @@ def test_a_field_that_ends_is_reported(method):
 
 
 @pytest.mark.parametrize("method", ["DOP853", "LSODA"])
+def test_one_component_that_ends_ends_the_path(method):
+    """The other one stays finite."""
+    path = gradient_flow(
+        lambda theta, t: torch.stack([theta[0] * (1.0 if t < 1 else math.nan), -theta[1]]),
+        torch.ones(2).double(),
+        [0.5, 2.0],
+        method=method,
+    )
+    assert not path.success
+    assert path.values[0].isfinite().all() and path.values[1].eq(math.inf).all()
+
+
+@pytest.mark.parametrize("method", ["DOP853", "LSODA"])
 def test_a_blow_up_is_reported(method):
     """theta' = theta^2 from 1 is 1 / (1 - t)."""
     theta0 = torch.ones(1, dtype=torch.float64)

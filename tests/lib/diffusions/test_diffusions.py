@@ -151,12 +151,24 @@ def test_ornstein_uhlenbeck_names_a_bad_argument() -> None:
         df.OrnsteinUhlenbeck(eye, torch.ones(3, 1))
     with pytest.raises(ValueError, match="allowed: all positive"):
         df.OrnsteinUhlenbeck(-eye, eye).stationary_covariance()
+    with pytest.raises(ValueError, match="real part -1; allowed: all positive"):  # one of them is enough
+        df.OrnsteinUhlenbeck(torch.diag(torch.tensor([-1.0, 2.0])), eye).stationary_covariance()
     with pytest.raises(ValueError, match="time = -1"):
         df.OrnsteinUhlenbeck(eye, eye).transition(-1)
     with pytest.raises(ValueError, match="strictly increasing"):
         df.OrnsteinUhlenbeck(eye, eye).sample(torch.zeros(2), [1.0, 1.0], generator())
     with pytest.raises(ValueError, match="x0 has shape"):
         df.OrnsteinUhlenbeck(eye, eye).sample(torch.zeros(3), [1.0], generator())
+
+
+def test_noise_of_rank_one_stays_on_its_line() -> None:
+    """The covariance of a step has five eigenvalues that are zero but for rounding, some of them below."""
+    line = torch.tensor([[1.0], [-2.0], [3.0], [0.1], [0.7], [-1.3]], dtype=torch.float64)
+    process = df.OrnsteinUhlenbeck(torch.eye(6, dtype=torch.float64), line)
+    path = process.sample(torch.zeros(50, 6, dtype=torch.float64), [0.3, 1.0], generator())
+    along = path @ line / line.square().sum()
+    assert path.isfinite().all() and along.abs().max() > 0.1
+    assert torch.allclose(path, along * line.T, atol=1e-6)
 
 
 def test_euler_maruyama_without_noise_is_eulers_method_and_with_noise_the_chain() -> None:

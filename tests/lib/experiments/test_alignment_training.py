@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch.nn import functional
 
 from learning_dynamics import models, results
+from learning_dynamics.curvature import Jacobian
 from learning_dynamics.data import semeion
 from learning_dynamics.experiments.data_architecture_alignment import training as alignment
 
@@ -44,6 +46,42 @@ def test_the_kernel_is_compared_with_that_of_the_same_seed() -> None:
     shared = alignment.Data(seen.inputs[:1].expand(2, -1, -1), seen.labels[:1].expand(2, -1))
     again = alignment.train(networks, shared, watch=alignment.Alignment(), **options).watched
     torch.testing.assert_close(again, together, rtol=1e-3, atol=1e-6)
+
+
+def test_the_change_of_the_kernel_is_its_squared_frobenius_norm() -> None:
+    seen, (network,) = alignment.make_data("two-moons", 12, [0]), alignment.make_models("two-moons", 5, [0])
+    x, y, watch = seen.inputs[0], seen.labels[0], alignment.Alignment()
+
+    def kernel() -> torch.Tensor:
+        J = Jacobian(copy.deepcopy(network).double(), x.double()).dense()
+        return J @ J.T
+
+    first = kernel()
+    watch(0, copy.deepcopy(network), x, y)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(0.1)
+    change = torch.linalg.matrix_norm(kernel() - first) ** 2
+    _, _, found, relative, _ = watch(0, copy.deepcopy(network), x, y)
+    assert found == pytest.approx(change.item(), rel=1e-9)
+    assert relative == pytest.approx((change / torch.linalg.matrix_norm(first) ** 2).item(), rel=1e-9)
+
+
+@pytest.mark.parametrize(("task", "spectra"), [("two-moons", True), ("sine", True), ("random", False)])
+def test_spectra_are_kept_for_the_tasks_without_images(
+    task: str, spectra: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEARNING_DYNAMICS_RESULTS", str(tmp_path))
+    size = ["--seeds", "2", "--samples", "20", "--epochs", "1", "--widths", "2"]
+    assert alignment.main([task, *size, "--dirty"]) == 0
+    kept = results.load(alignment.CHAPTER, task)
+    names = {
+        f"{when}_{bits}_{what}"
+        for when in ("start", "end")
+        for bits in (32, 64)
+        for what in ("values", "components")
+    }
+    assert names & set(kept.arrays) == (names if spectra else set())
 
 
 def test_a_diverged_run_is_infinite_in_every_record() -> None:

@@ -200,3 +200,9 @@ def test_a_file_of_other_content_is_refused(tmp_path, arrays) -> None:
     np.savez(tmp_path / "other.npz", **arrays)
     with pytest.raises(ValueError, match=r"other\.npz (holds|has inputs)"):
         image_training.images_of(str(tmp_path / "other.npz"))
+
+
+@pytest.mark.parametrize("name", image_training.DEFAULT)
+def test_the_grids_are_those_of_the_kept_results(name: str) -> None:
+    kept = results.load(image_training.CHAPTER, f"cnn-mnist-10k-{name}")
+    assert kept["lr"].tolist() == pytest.approx(image_training.GRIDS[name], rel=1e-6)

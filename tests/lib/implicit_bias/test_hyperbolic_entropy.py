@@ -227,3 +227,14 @@ def test_the_continuation_follows_the_tangent(shift: float) -> None:
     one, two = (entropy.least_potential(X, y, a.exp(), start).dual for a in (level, level - 1e-3))
     missed = entropy._predict(X, one, level, level - 1e-3, start) - two
     assert missed.norm() < 1e-2 * (two - one).norm()
+
+
+def test_the_fallback_for_a_singular_matrix_still_solves() -> None:
+    """The second instance is regular: the lift of the first leaves it as it is."""
+    X = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], dtype=DOUBLE).expand(2, 2, 3)
+    curvature = torch.tensor([[1.0, 0.0, 1.0], [1.0, 3.0, 1.0]], dtype=DOUBLE)
+    right = torch.tensor([[2.0, 0.0], [4.0, 6.0]], dtype=DOUBLE)  # in the range of diag(2, 0) and diag(2, 3)
+    solved = entropy._solve(X, curvature, right)
+    torch.testing.assert_close(
+        solved, torch.tensor([[1.0, 0.0], [2.0, 2.0]], dtype=DOUBLE), rtol=1e-12, atol=0
+    )
