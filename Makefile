@@ -1,6 +1,6 @@
 # Learning Dynamics: every command of the book. `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup book test chapter all-chapters run serve bench seeds kept repository clean
+.PHONY: help setup book pdf test chapter all-chapters run serve bench seeds kept repository clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -23,6 +23,10 @@ setup: .venv/ready ## Make the virtual environment and install what the book nee
 book: .venv/ready ## Render the committed chapters to book/_build/html
 	@$(BIN)/jupyter-book build . -W --keep-going -n --path-output book
 	@echo "Open $(CURDIR)/book/_build/html/index.html"
+
+pdf: book ## Print the rendered book into one PDF, and offer it on the landing page
+	@$(BIN)/python tools/pdf.py
+	@$(BIN)/jupyter-book build . -W --keep-going -n --path-output book > /dev/null
 
 test: .venv/ready ## Run every test and print the time of each part
 	@$(BIN)/python tools/suite.py $(PARTS)

@@ -36,7 +36,9 @@ def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
         evidence.rows(Path(env.srcdir))
     except ValueError as error:
         raise ExtensionError(str(error)) from error
-    new = (evidence.stamp(Path(env.srcdir)), frozenset(env.found_docs))
+    pdf = Path(env.srcdir) / "book" / "_build" / "learning-dynamics.pdf"
+    made = pdf.stat().st_mtime_ns if pdf.is_file() else 0
+    new = (evidence.stamp(Path(env.srcdir)), frozenset(env.found_docs), made)
     old = getattr(env, "book_stamp", None)
     env.book_stamp = new  # type: ignore[attr-defined]
     return [] if old == new else sorted(_pages(env) & env.found_docs)

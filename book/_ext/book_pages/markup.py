@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -50,6 +51,7 @@ class View:
             "filters": self.filters,
             "scoreboard-strip": self.strip,
             "errata": self.errata,
+            "pdf-link": self.pdf_link,
         }[place["kind"]]()
 
     def strip(self) -> str:
@@ -72,6 +74,15 @@ class View:
             f'<ul class="ld-strip" aria-label="State of the book">{links}</ul>'
             f'<p class="ld-strip-note">out of {planned} numbered statements, figures and tables of five sources</p>'
         )
+
+    def pdf_link(self) -> str:
+        """A link to the book as one PDF, if it has been made."""
+        made = Path(self.app.srcdir) / "book" / "_build" / "learning-dynamics.pdf"
+        if not made.is_file():
+            return ""
+        up = "../" * self.docname.count("/")
+        size = made.stat().st_size / 1e6
+        return f'<p class="ld-pdf"><a href="{up}{made.name}" download>The whole book as one PDF</a> ({size:.0f} MB)</p>'
 
     def totals(self) -> str:
         """How many rows carry each verdict, as a bar and as a list."""

@@ -1,7 +1,8 @@
-"""The generated pages: scoreboard, its strip for the landing page, errata."""
+"""The generated pages: scoreboard, its strip and PDF for the landing page, errata."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,22 @@ class Errata(_Directive):
     """Every record whose printed form fails, with the corrected one and the evidence."""
 
 
+class Pdf(_Directive):
+    """A link to the book as one PDF, where `make pdf` has made one."""
+
+
+PDF = "book/_build/learning-dynamics.pdf"
+
+
+def offer_pdf(app: Sphinx, error: Exception | None) -> None:
+    """Put the PDF beside the pages that link to it; take away one that is no longer made."""
+    made, offered = Path(app.srcdir) / PDF, Path(app.outdir) / Path(PDF).name
+    if error is None and app.builder.format == "html":
+        offered.unlink(missing_ok=True)
+        if made.is_file():
+            shutil.copyfile(made, offered)
+
+
 def fill(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Replace each placeholder by its HTML."""
     places = list(doctree.findall(Generated))
@@ -79,5 +96,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("scoreboard", Scoreboard)
     app.add_directive("scoreboard-strip", Strip)
     app.add_directive("errata", Errata)
+    app.add_directive("pdf-link", Pdf)
     app.connect("doctree-resolved", fill)
     app.connect("html-page-context", load_script)
+    app.connect("build-finished", offer_pdf)
