@@ -77,3 +77,9 @@ def test_errors_say_what_was_given_and_what_is_allowed(path: Path) -> None:
 def test_the_old_dialect_is_seen(source: str) -> None:
     assert foreign(source)
     assert not foreign('raise ValueError(f"size = {size!r}; allowed: an integer >= 1")')
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_mypy_is_told_to_ignore_is_explained(path: Path) -> None:
+    bare = [line for line in path.read_text(encoding="utf-8").splitlines() if "type: ignore" in line]
+    assert [line for line in bare if not re.search(r"# type: ignore\[[a-z-]+\]  # \w", line)] == []

@@ -47,8 +47,8 @@ def give(app: Sphinx, doctree: nodes.document) -> None:
             raw.children = [nodes.Text(f'<span id="{evidence.anchor(id)}"></span>{text}')]
             raw.rawsource = raw.children[0].astext()
     if not hasattr(app.env, "book_anchors"):
-        app.env.book_anchors = {}  # type: ignore[attr-defined]
-    app.env.book_anchors[docname] = present  # type: ignore[attr-defined]
+        app.env.book_anchors = {}  # type: ignore[attr-defined]  # ours, kept there
+    app.env.book_anchors[docname] = present  # type: ignore[attr-defined]  # ours, kept there
 
 
 def purge(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
@@ -59,7 +59,7 @@ def purge(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
 def merge(_: Sphinx, env: BuildEnvironment, docnames: object, other: BuildEnvironment) -> None:
     """Take over what a parallel reader found."""
     mine = getattr(env, "book_anchors", {})
-    env.book_anchors = mine | getattr(other, "book_anchors", {})  # type: ignore[attr-defined]
+    env.book_anchors = mine | getattr(other, "book_anchors", {})  # type: ignore[attr-defined]  # ours, kept there
 
 
 def setup(app: Sphinx) -> None:

@@ -22,8 +22,8 @@ def register(env: BuildEnvironment) -> None:
 
 def _pages(env: BuildEnvironment) -> set[str]:
     if not hasattr(env, "book_fresh"):
-        env.book_fresh = set()  # type: ignore[attr-defined]
-    return env.book_fresh  # type: ignore[attr-defined]
+        env.book_fresh = set()  # type: ignore[attr-defined]  # ours, kept there
+    return env.book_fresh  # type: ignore[attr-defined]  # ours, kept there
 
 
 def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
@@ -40,7 +40,7 @@ def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
     made = pdf.stat().st_mtime_ns if pdf.is_file() else 0
     new = (evidence.stamp(Path(env.srcdir)), frozenset(env.found_docs), made)
     old = getattr(env, "book_stamp", None)
-    env.book_stamp = new  # type: ignore[attr-defined]
+    env.book_stamp = new  # type: ignore[attr-defined]  # ours, kept there
     return [] if old == new else sorted(_pages(env) & env.found_docs)
 
 

@@ -21,12 +21,10 @@ def read(path: Path | str, members: Sequence[str]) -> tuple[np.ndarray, np.ndarr
     parts = []
     with tarfile.open(path, "r:gz") as archive:
         for member in members:
-            try:
-                content = archive.extractfile(member).read()  # type: ignore[union-attr]
-            except (KeyError, AttributeError) as error:
-                raise ValueError(
-                    f"{path.name} has no file {member!r}; allowed: an archive that has it"
-                ) from error
+            stream = archive.extractfile(member) if member in archive.getnames() else None
+            if stream is None:  # absent, or a folder
+                raise ValueError(f"{path.name} has no file {member!r}; allowed: an archive that has it")
+            content = stream.read()
             if not content or len(content) % RECORD:
                 raise ValueError(
                     f"{path.name}: {member} has {len(content)} bytes; allowed: a multiple of {RECORD}"

@@ -21,7 +21,7 @@ try:
     import fcntl
 except ImportError:
     # Windows: no lock; two downloads at once then end in a checksum error, never in a wrong file
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 CHUNK = 1 << 16
 

@@ -55,7 +55,7 @@ class OrnsteinUhlenbeck:
         for _ in range(halvings):  # V_{2t} = V_t + e^{-At} V_t e^{-A't}
             V = V + decay @ V @ decay.T
             decay = decay @ decay
-        return tuple(torch.as_tensor(each).to(self.A) for each in (decay, (V + V.T) / 2))  # type: ignore[return-value]
+        return torch.as_tensor(decay).to(self.A), torch.as_tensor((V + V.T) / 2).to(self.A)
 
     def stationary_covariance(self) -> Tensor:
         r"""Return the solution of :math:`AV+VA^\top=BB^\top`, `(d, d)`.

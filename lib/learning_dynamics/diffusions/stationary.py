@@ -120,7 +120,7 @@ def _checked(H: Tensor, Sigma: Tensor) -> tuple[np.ndarray, np.ndarray]:
         gap = (matrix - matrix.mT).abs().amax()
         if not gap <= 100 * len(matrix) * torch.finfo(matrix.dtype).eps * matrix.abs().amax():
             raise ValueError(f"{name} differs from its transpose by {gap:.1e}; allowed: a symmetric matrix")
-    return tuple(matrix.detach().cpu().double().numpy() for matrix in (H, Sigma))  # type: ignore[return-value]
+    return H.detach().cpu().double().numpy(), Sigma.detach().cpu().double().numpy()
 
 
 def _require_stable(curvature: np.ndarray, step_size: float) -> float:

@@ -33,7 +33,7 @@ def descend(
         optimizer.zero_grad()
         loss.backward()
         if takes_loss:
-            optimizer.step(loss=loss)  # type: ignore[call-overload]
+            optimizer.step(loss=loss)  # type: ignore[call-overload]  # ours take it, torch's do not
         else:
             optimizer.step()
         yield loss.detach()

@@ -79,7 +79,7 @@ class DampedGaussNewton(torch.optim.Optimizer):
         self._model, self._law = model, Categorical() if law is None else law
 
     @torch.no_grad()
-    def step(self, closure: None = None, *, inputs: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]
+    def step(self, closure: None = None, *, inputs: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]  # torch's has no data
         """Take one step on a batch and return its loss before the step, `()`.
 
         Args:

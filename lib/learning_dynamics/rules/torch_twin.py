@@ -23,7 +23,7 @@ def torch_twin(name: str) -> Callable[[Class], Class]:
     """
 
     def decorate(rule: Class) -> Class:
-        original: Callable[..., None] = rule.__init__  # type: ignore[misc]
+        original: Callable[..., None] = rule.__init__  # type: ignore[misc]  # of the class itself, not of an instance
         first = fields(rule)[0].name
 
         @wraps(original)
@@ -40,7 +40,7 @@ def torch_twin(name: str) -> Callable[[Class], Class]:
                 raise ValueError(f"lr = {named['lr']!r}; allowed: the name {first}; {where}")
             original(self, *arguments, **named)
 
-        rule.__init__ = checked  # type: ignore[misc]
+        rule.__init__ = checked  # type: ignore[misc]  # that is the point
         return rule
 
     return decorate
