@@ -84,6 +84,7 @@ def coin_run(chart, p, eta, steps, step=coin_step):  # (steps + 1, *p.shape); Na
     return torch.stack(path)
 
 
+# %%
 coin_charts = curvature.coin_charts()  # p itself, log p, arcsine, probit, logit
 biased = torch.tensor([0.95], **like)
 coin_paths = {
@@ -191,6 +192,7 @@ def spread_at_one(step):  # largest distance between two of the five coins at ti
     return torch.stack([end.amax(0) - end.amin(0) for end in ends], 1)
 
 
+# %%
 flow_end = 0.5 + (starts - 0.5) / math.e
 for chart in coin_charts.values():  # the page's step is the library's
     library = step_in_chart(lambda p: 0.5 - p, chart, biased[0], 0.3)
@@ -305,6 +307,7 @@ def loss(theta, f=network):
     return law.loss(vmap(f, (None, 0))(theta, X), one_hot).mean()
 
 
+# %%
 def bend(u):
     return u + 0.3 * torch.sin(u)
 
@@ -354,6 +357,7 @@ def step(C_chi, chart, theta, eta):  # the rule of this chapter: one step in the
     return chart.to_theta(chi - eta * torch.linalg.solve(C_chi, gradient))
 
 
+# %%
 def one_step(theta, chart, etas):  # mismatch, bend, fault and size of the step; name -> (etas, 4)
     chi = chart.from_theta(theta)
     J, g = chart.jacobian(chi), grad(loss)(theta)
@@ -371,6 +375,7 @@ def one_step(theta, chart, etas):  # mismatch, bend, fault and size of the step;
     return rows
 
 
+# %%
 etas = [10.0**-k for k in (1, 1.5, 2, 2.5, 3, 3.5, 4)]
 seeds = run.seeds(smoke=3, book=12, paper=40)
 measured, bounds = [], []
@@ -384,6 +389,7 @@ parts = {name: torch.stack([one[name] for one in measured]) for name in measured
 bounds = torch.stack(bounds)[:, None]
 
 
+# %%
 def velocity(theta):  # minus the natural gradient
     return -torch.linalg.solve(matrices(theta, network)["Fisher"], grad(loss)(theta))
 
@@ -473,7 +479,8 @@ ledger.check(
 # $C_{\mathrm{out}}\in\mathbb R^{d_y\times d_y}$ depends on input, target and the model's prediction only. Then
 # $C_\chi=J_\zeta^\top C_\theta J_\zeta$ for every chart. It holds for Gauss-Newton ($C_{\mathrm{out}}=H_{\mathrm{out}}$), the
 # Fisher matrix ($F_{\mathrm{out}}$), the empirical Fisher matrix (the outer product of the score) and the plain mean of
-# $J^\top J$. $C_{\mathrm{out}}$ need not be invertible.
+# $J^\top J$. $C_{\mathrm{out}}$ need not be invertible. We call matrices
+# of this form *Jacobian sandwiches*.
 # :::
 #
 # *The key step.* $\mathbb E[(JJ_\zeta)^\top C_{\mathrm{out}}(JJ_\zeta)]=J_\zeta^\top\,\mathbb E[J^\top C_{\mathrm{out}}J]\,J_\zeta$, because
@@ -557,9 +564,8 @@ def bowl(theta):
     return 0.5 * (theta[0] - 2) ** 2 + 2 * (theta[1] - 1) ** 2
 
 
-def newton_polar(
-    eta, own
-):  # path in Cartesian coordinates; own Hessian, or the pullback of the Cartesian one
+# %%
+def newton_polar(eta, own):  # Cartesian path; with its own Hessian, or the Cartesian one pulled back
     chi, path = polar.from_theta(torch.tensor([1.5, 1.3], **like)), []
     polar_bowl = in_chart(bowl, polar)
     for _ in range(round(1 / eta) + 1):
@@ -575,6 +581,7 @@ def newton_cartesian(eta):  # in one formula: the distance to (2, 1) shrinks by 
     return goal + (1 - eta) ** k * (begin - goal)
 
 
+# %%
 newton_etas = [0.1, 0.03, 0.01] + run.pick(smoke=[], book=[0.003], paper=[0.003, 0.001])
 polar_gap = {
     own: [(newton_polar(eta, own) - newton_cartesian(eta)).norm(dim=1).max().item() for eta in newton_etas]
@@ -647,7 +654,7 @@ plt.show()
 # :::{admonition} Predict first
 # :class: tip
 # In $\theta$, the second coordinate starts at $0$ with velocity $v(0)=0$, and stays there. Where is $\theta_2$ after a time $2$
-# if the same run is done in $\chi$, with a thousand, ten thousand or a hundred thousand steps?
+# if the same run is done in $\chi$, with two hundred, two thousand or twenty thousand steps?
 # :::
 
 
@@ -664,6 +671,7 @@ def two_charts(v, eta, begin=0.0, t=2.0):  # theta_2 along the run in theta, and
     return torch.tensor(first, **like), torch.tensor(second, **like)
 
 
+# %%
 def root(a, power=0.5):  # uniformly continuous, not Lipschitz for powers below 1
     return min(1.0, abs(a) ** power)
 
@@ -687,7 +695,7 @@ fig, (ax, right) = figures.subplots(1, 2)
 first, second = two_charts(root, 1e-3)
 times = torch.linspace(0, 2, len(first), **like)
 ax.plot(times, first, color="0.6", lw=3, marker="", label="in $\\theta$")
-ax.plot(times, times**2 / 4, color="black", lw=0.8, marker="", label="$t^2/4$")
+ax.plot(times, times**2 / 4, color=figures.COLORS["black"], lw=0.8, marker="", label="$t^2/4$")
 figures.line_control(ax, times, second, label="in $\\chi$")
 ax.plot(
     torch.linspace(0, 2, len(pushed), **like),
@@ -767,9 +775,7 @@ def table(columns, raw):  # the columns and a column of ones; (n, columns + 1)
     return torch.cat([X, torch.ones(len(X), 1, **like)], 1)
 
 
-def predictions(
-    X, damping=0.0, shape="identity"
-):  # probabilities after each of 12 full natural gradient steps
+def predictions(X, damping=0.0, shape="identity"):  # after each of 12 full natural gradient steps
     theta, seen = torch.zeros(X.shape[1], **like), []
     for _ in range(12):
         p = (X @ theta).sigmoid()
@@ -784,9 +790,8 @@ def predictions(
     return torch.stack(seen)
 
 
-def unit_gap(
-    columns, **options
-):  # the largest difference of a probability in the end, raw against standardized
+# %%
+def unit_gap(columns, **options):  # largest difference of a probability, raw against standardized
     raw, standardized = (predictions(table(columns, raw), **options)[-1] for raw in (True, False))
     return (raw - standardized).abs().max()
 
@@ -835,6 +840,7 @@ def logistic(theta):  # gradient, Fisher and empirical Fisher matrix of many run
     return scores.mean(1), F, scores.mT @ scores / len(B)
 
 
+# %%
 inner = {
     "Fisher": lambda F, F_hat: F,
     "empirical Fisher": lambda F, F_hat: F_hat,
@@ -1033,6 +1039,9 @@ def implicit_step(chart, theta, eta, w):  # one step with weight w in the coordi
 
 
 bent, straight = Chart(bend, unbend), Chart(lambda chi: chi, lambda theta: theta)
+
+
+# %%
 weights, short_etas = (0.0, 0.5, 1.0), [0.1 * 2.0**-k for k in range(run.pick(smoke=4, book=7, paper=7))]
 
 
@@ -1183,9 +1192,8 @@ def small_network(width):  # (f, number of weights)
     return f, sum(sizes)
 
 
-def fit_problem(
-    f, theta, x, y
-):  # gradient, Fisher, and the fit as plain least squares: |S delta - target|^2 / 2n + c
+# %%
+def fit_problem(f, theta, x, y):  # gradient, F, and the fit: M = |S delta - target|^2 / 2n + c
     z, J = vmap(f, (None, 0))(theta, x), vmap(jacrev(f), (None, 0))(theta, x)
     u = curvature.ideal_moves(law, z, y)
     root = torch.linalg.cholesky(law.fisher(z)[:, :9, :9]).mT  # root' root = F_out, in differences of logits
@@ -1207,6 +1215,7 @@ def out_of_range(S, g):  # |F F^+ g - g| / |g| for F = S'S / n, from the singula
     return (V.T @ (V @ g) - g).norm() / g.norm()
 
 
+# %%
 def study(width, source, x, y, other_x, other_y):  # one network at a random start
     f, count = small_network(width)
     theta, random = (
