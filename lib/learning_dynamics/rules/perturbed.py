@@ -28,7 +28,7 @@ class Perturbed:
 
     In the gradient the rule sees :math:`g_k+\xi_k` in the place of :math:`g_k`. In the update the rule sees
     :math:`g_k`, and :math:`\eta_k\xi_k` is subtracted afterwards. For gradient descent the two are the same; a rule
-    that divides by the size of the gradient divides the noise as well only in the first case (Orvieto 2023, app. C.1.3).
+    that divides by the size of the gradient divides the noise too only in the first case (Orvieto 2023, app. C.1.3).
 
     Args:
         rule: a rule of this package that has a `step_size` and does not read the loss.
