@@ -58,5 +58,5 @@ repository: .venv/ready ## Change the repository's address everywhere: URL=https
 	@$(BIN)/python tools/repository.py "$(URL)"
 
 clean: ## Remove the rendered book and caches; notebooks and the environment stay
-	@rm -rf book/_build .pytest_cache .ruff_cache .hypothesis .coverage
+	@rm -rf book/_build book/api .pytest_cache .ruff_cache .hypothesis .coverage
 	@find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +

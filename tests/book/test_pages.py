@@ -23,8 +23,12 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from learning_dynamics.ledger import read
-from learning_dynamics.ledger.cards import anchor
+sys.path.insert(0, str(ROOT / "book/_ext"))
+
+from book_pages import surface  # noqa: E402
+from book_pages.surface import LIBRARY, Module  # noqa: E402
+from learning_dynamics.ledger import read  # noqa: E402
+from learning_dynamics.ledger.cards import anchor  # noqa: E402
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwright is in requirements.txt")
 
@@ -32,6 +36,7 @@ pytestmark = pytest.mark.pages
 
 BUILD = ROOT / "book/_build"
 HTML = BUILD / "html"
+MADE = ROOT / "book/api"
 STAMP = BUILD / "rendered-without-a-warning.json"
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -65,6 +70,7 @@ def documents() -> list[str]:
 
 
 PAGES = documents()
+ROOMS = surface.rooms(ROOT)
 CHAPTERS = [name.removeprefix("chapters/") for name in PAGES if name.startswith("chapters/")]
 
 
@@ -74,11 +80,15 @@ CHAPTERS = [name.removeprefix("chapters/") for name in PAGES if name.startswith(
 def sources() -> str:
     """A fingerprint of everything that the rendered pages are made from."""
     files = [ROOT / "_config.yml", ROOT / "_toc.yml"]
-    for folder in ("book", "chapters", "lib/learning_dynamics/ledger"):
+    for folder in ("book", "chapters", "lib/learning_dynamics"):
         files += [path for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
     digest = hashlib.sha256()
     for path in files:
-        if BUILD in path.parents or "__pycache__" in path.parts or ".ipynb_checkpoints" in path.parts:
+        if (
+            {BUILD, MADE} & set(path.parents)
+            or "__pycache__" in path.parts
+            or ".ipynb_checkpoints" in path.parts
+        ):
             continue
         digest.update(f"{path.relative_to(ROOT)} ".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
@@ -245,6 +255,28 @@ def test_figures_numbers_are_written_and_linked(html: Path, page_of: Any) -> Non
         for name in names:
             lines = (html / f"_static/numbers/{chapter}/{name}.csv").read_text(encoding="utf-8").splitlines()
             assert len(lines) > 1 and len(lines[0].split(",")) == len(lines[1].split(","))
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.path.rpartition(".")[2])
+def test_reference_has_every_public_name_with_its_source(room: Module, page_of: Any) -> None:
+    page = page_of(f"book/api/{room.path.rpartition('.')[2]}")
+    names = list(room.all_names())
+    assert [name.path for name in names if page.ids.count(name.path) != 1] == []
+    sources = [link for link in page.links if f"/{LIBRARY}/" in link]
+    missing = [
+        name.path
+        for name in names
+        if name.kind != "data"
+        and not any(f"/{name.file.relative_to(ROOT).as_posix()}#L" in link for link in sources)
+    ]
+    assert missing == []
+
+
+def test_reference_leads_to_the_chapters_that_use_a_name(html: Path) -> None:
+    text = (html / "book/api/optimizers.html").read_text(encoding="utf-8")
+    own = text[text.index('id="learning_dynamics.optimizers.NGN"') :]
+    used = own[own.index("ld-used-in") :].partition("</p>")[0]
+    assert "chapters/adaptivity/gauss_newton_steps.html" in used and "minimum_norm" not in used
 
 
 # ---------------------------------------------------------------------------------------------------------- the browser
@@ -536,6 +568,13 @@ def test_search_finds_a_theorem_by_name(bench: Bench) -> None:
     own = "#search-results a[href*='minimum_norm.html'][href*='#regularization-thm-9-3']"
     page.wait_for_selector(own, state="attached")  # results arrive one by one
     assert "Theorem 9.3" in page.locator(own).first.inner_text()
+
+
+@needs_chromium
+def test_search_finds_a_name_of_the_library(bench: Bench) -> None:
+    page = bench.open("search", query="?q=AdaGradNorm")
+    own = "#search-results a[href*='api/optimizers.html'][href*='#learning_dynamics.optimizers.AdaGradNorm']"
+    page.wait_for_selector(own, state="attached")
 
 
 @needs_chromium

@@ -74,7 +74,7 @@ class ModuleEnsemble:
         >>> best = ensemble.module(int(seen.losses[-1].argmin()))
 
     Attributes:
-        count: B.
+        count: the number of members, B.
         steps: number of steps taken.
         buffers: buffers and untrained parameters by name, `(B, *shape)`.
         optimizer: the torch optimizer, for its schedulers; None under a rule.

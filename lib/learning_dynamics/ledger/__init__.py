@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from learning_dynamics.ledger import read
     from learning_dynamics.ledger.book import Control, Correction, Ledger, control, correction
     from learning_dynamics.ledger.criteria import (
         LedgerError,
@@ -57,10 +58,13 @@ __all__ = [
     "identity",
     "inequality",
     "ordering",
+    "read",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "read":
+        return import_module(f"{__name__}.read")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

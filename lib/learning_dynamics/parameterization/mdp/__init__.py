@@ -1,5 +1,6 @@
 """Markov decision processes: exact values, planning, trajectories, and three small domains."""
 
+from learning_dynamics.parameterization.mdp import mountain_car
 from learning_dynamics.parameterization.mdp.chain import chain, chain_policy
 from learning_dynamics.parameterization.mdp.four_rooms import four_rooms, four_rooms_policy
 from learning_dynamics.parameterization.mdp.planning import (
@@ -14,6 +15,7 @@ from learning_dynamics.parameterization.mdp.process import MarkovDecisionProcess
 from learning_dynamics.parameterization.mdp.rollouts import Rollouts, discounted_returns, rollouts
 
 __all__ = [
+    "mountain_car",
     "MarkovDecisionProcess",
     "Plan",
     "Rollouts",
