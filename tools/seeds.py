@@ -46,7 +46,7 @@ def main() -> int:
     failed = False
     for chapter in options.chapter or chapters(ROOT):
         if chapter not in chapters(ROOT):
-            parser.error(f"CHAPTER={chapter!r}: no such chapter; there are: {', '.join(chapters(ROOT))}")
+            parser.error(f"CHAPTER = {chapter!r}; allowed: {', '.join(chapters(ROOT))}")
         committed = {r["id"]: r["verdict"] for r in notebook_records(notebook_path(ROOT, chapter))}
         for seed in options.seeds:
             with tempfile.TemporaryDirectory() as folder:

@@ -66,6 +66,7 @@ run = runs.Run("curvature/invariance", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 every = {"markevery": 1}  # draw every point
+grey = figures.COLORS["grey"]
 
 
 # %%
@@ -84,6 +85,7 @@ def coin_run(chart, p, eta, steps, step=coin_step):  # (steps + 1, *p.shape); Na
     return torch.stack(path)
 
 
+# %%
 coin_charts = curvature.coin_charts()  # p itself, log p, arcsine, probit, logit
 biased = torch.tensor([0.95], **like)
 coin_paths = {
@@ -96,7 +98,7 @@ colors = dict(zip(coin_charts, ("blue", "green", "vermillion", "purple", "maroon
 fig, axes = figures.subplots(2, 1, size=(6.0, 6.2))
 clock = torch.linspace(0, 4, 200, **like)
 for ax, (eta, paths) in zip(axes, coin_paths.items(), strict=True):
-    ax.plot(clock, 0.5 + 0.45 * (-clock).exp(), color="0.6", lw=3, marker="", label="infinitely small steps")
+    ax.plot(clock, 0.5 + 0.45 * (-clock).exp(), color=grey, lw=3, marker="", label="infinitely small steps")
     for name, path in paths.items():
         look = {"color": figures.COLORS[colors[name]], "lw": 3.5 if name == "probit" else 1.2}
         ax.plot(eta * torch.arange(len(path)), path, label=name, markevery=1 if eta == 1 else 4, **look)
@@ -191,6 +193,7 @@ def spread_at_one(step):  # largest distance between two of the five coins at ti
     return torch.stack([end.amax(0) - end.amin(0) for end in ends], 1)
 
 
+# %%
 flow_end = 0.5 + (starts - 0.5) / math.e
 for chart in coin_charts.values():  # the page's step is the library's
     library = step_in_chart(lambda p: 0.5 - p, chart, biased[0], 0.3)
@@ -305,6 +308,7 @@ def loss(theta, f=network):
     return law.loss(vmap(f, (None, 0))(theta, X), one_hot).mean()
 
 
+# %%
 def bend(u):
     return u + 0.3 * torch.sin(u)
 
@@ -354,6 +358,7 @@ def step(C_chi, chart, theta, eta):  # the rule of this chapter: one step in the
     return chart.to_theta(chi - eta * torch.linalg.solve(C_chi, gradient))
 
 
+# %%
 def one_step(theta, chart, etas):  # mismatch, bend, fault and size of the step; name -> (etas, 4)
     chi = chart.from_theta(theta)
     J, g = chart.jacobian(chi), grad(loss)(theta)
@@ -371,6 +376,7 @@ def one_step(theta, chart, etas):  # mismatch, bend, fault and size of the step;
     return rows
 
 
+# %%
 etas = [10.0**-k for k in (1, 1.5, 2, 2.5, 3, 3.5, 4)]
 seeds = run.seeds(smoke=3, book=12, paper=40)
 measured, bounds = [], []
@@ -384,6 +390,7 @@ parts = {name: torch.stack([one[name] for one in measured]) for name in measured
 bounds = torch.stack(bounds)[:, None]
 
 
+# %%
 def velocity(theta):  # minus the natural gradient
     return -torch.linalg.solve(matrices(theta, network)["Fisher"], grad(loss)(theta))
 
@@ -407,7 +414,7 @@ fig, ax = figures.subplots(size=(6.0, 4.4))
 for name in invariant:
     figures.band(ax, etas, parts[name][..., 0], label=shown.get(name, name), geometric=True, **every)
 limit = (bounds * parts["Fisher"][..., 3] ** 2).log().mean(0).exp()
-ax.plot(etas, limit, color="0.6", lw=1, marker="", label="bound for the Fisher matrix")
+ax.plot(etas, limit, color=grey, lw=1, marker="", label="bound for the Fisher matrix")
 for name, color in zip(others, ("vermillion", "purple", "black", "maroon"), strict=True):
     mean = parts[name][..., 0].log().mean(0).exp()
     figures.line_control(ax, etas, mean, label=shown.get(name, name), color=figures.COLORS[color])
@@ -473,7 +480,8 @@ ledger.check(
 # $C_{\mathrm{out}}\in\mathbb R^{d_y\times d_y}$ depends on input, target and the model's prediction only. Then
 # $C_\chi=J_\zeta^\top C_\theta J_\zeta$ for every chart. It holds for Gauss-Newton ($C_{\mathrm{out}}=H_{\mathrm{out}}$), the
 # Fisher matrix ($F_{\mathrm{out}}$), the empirical Fisher matrix (the outer product of the score) and the plain mean of
-# $J^\top J$. $C_{\mathrm{out}}$ need not be invertible.
+# $J^\top J$. $C_{\mathrm{out}}$ need not be invertible. We call matrices
+# of this form *Jacobian sandwiches*.
 # :::
 #
 # *The key step.* $\mathbb E[(JJ_\zeta)^\top C_{\mathrm{out}}(JJ_\zeta)]=J_\zeta^\top\,\mathbb E[J^\top C_{\mathrm{out}}J]\,J_\zeta$, because
@@ -557,9 +565,8 @@ def bowl(theta):
     return 0.5 * (theta[0] - 2) ** 2 + 2 * (theta[1] - 1) ** 2
 
 
-def newton_polar(
-    eta, own
-):  # path in Cartesian coordinates; own Hessian, or the pullback of the Cartesian one
+# %%
+def newton_polar(eta, own):  # Cartesian path; with its own Hessian, or the Cartesian one pulled back
     chi, path = polar.from_theta(torch.tensor([1.5, 1.3], **like)), []
     polar_bowl = in_chart(bowl, polar)
     for _ in range(round(1 / eta) + 1):
@@ -575,6 +582,7 @@ def newton_cartesian(eta):  # in one formula: the distance to (2, 1) shrinks by 
     return goal + (1 - eta) ** k * (begin - goal)
 
 
+# %%
 newton_etas = [0.1, 0.03, 0.01] + run.pick(smoke=[], book=[0.003], paper=[0.003, 0.001])
 polar_gap = {
     own: [(newton_polar(eta, own) - newton_cartesian(eta)).norm(dim=1).max().item() for eta in newton_etas]
@@ -583,10 +591,10 @@ polar_gap = {
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Newton's method takes another path in polar coordinates, however short the steps.** Left: step size 0.01 for a time 1. In Cartesian coordinates (grey) the path is straight; in polar coordinates with the pulled-back matrix (blue) it is the same path; what breaks it: with its own Hessian in polar coordinates (dashed) it bends away. Right: the largest distance to the Cartesian run against the step size. It falls like the step size for the pullback and does not fall for the Hessian.", "name": "fig-invariance-newton"}, "image": {"alt": "Left: a straight grey line covered by blue dots, and a dashed curve that leaves from the same start and ends elsewhere, with a star at the minimum. Right: on logarithmic axes a falling blue line and a flat dashed line."}}
 fig, (ax, right) = figures.subplots(1, 2)
-ax.plot(*newton_cartesian(0.01).T, color="0.6", lw=4, marker="", label="Cartesian")
+ax.plot(*newton_cartesian(0.01).T, color=grey, lw=4, marker="", label="Cartesian")
 ax.plot(*newton_polar(0.01, False).T, marker="", label="polar, pulled back")
 figures.line_control(ax, *newton_polar(0.01, True).T, label="polar, own Hessian")
-ax.plot(2, 1, "k*", markersize=11, **every)
+ax.plot(2, 1, "*", color=figures.COLORS["black"], markersize=11, **every)
 ax.set(xlabel="$\\theta_1$", ylabel="$\\theta_2$")
 ax.legend(fontsize=8.5)
 right.loglog(newton_etas, polar_gap[False], label="pulled back", **every)
@@ -599,7 +607,7 @@ plt.show()
 # ## From one step to a whole run
 #
 # In an affine chart no step makes an error, so neither does any sequence of steps, of whatever length
-# (`natgrad:claim-affine-invariance` below, on real data). In a bent chart each step errs by a multiple of $\eta^2$, and a
+# (a row below checks it on real data). In a bent chart each step errs by a multiple of $\eta^2$, and a
 # run of length $t$ takes $t/\eta$ steps. If errors only added up, the sum would be of order $\eta$. But an error also
 # changes where the next gradient is taken. Write $v_\theta=\delta_\theta/\eta=-C_\theta^{-1}\nabla\mathcal L$ and
 # $v_\chi=\delta_\chi/\eta$ for the velocities.
@@ -647,7 +655,7 @@ plt.show()
 # :::{admonition} Predict first
 # :class: tip
 # In $\theta$, the second coordinate starts at $0$ with velocity $v(0)=0$, and stays there. Where is $\theta_2$ after a time $2$
-# if the same run is done in $\chi$, with a thousand, ten thousand or a hundred thousand steps?
+# if the same run is done in $\chi$, with two hundred, two thousand or twenty thousand steps?
 # :::
 
 
@@ -664,6 +672,7 @@ def two_charts(v, eta, begin=0.0, t=2.0):  # theta_2 along the run in theta, and
     return torch.tensor(first, **like), torch.tensor(second, **like)
 
 
+# %%
 def root(a, power=0.5):  # uniformly continuous, not Lipschitz for powers below 1
     return min(1.0, abs(a) ** power)
 
@@ -686,8 +695,8 @@ pushed = two_charts(root, 0.01, begin=1e-300)[0]  # the first run, moved by almo
 fig, (ax, right) = figures.subplots(1, 2)
 first, second = two_charts(root, 1e-3)
 times = torch.linspace(0, 2, len(first), **like)
-ax.plot(times, first, color="0.6", lw=3, marker="", label="in $\\theta$")
-ax.plot(times, times**2 / 4, color="black", lw=0.8, marker="", label="$t^2/4$")
+ax.plot(times, first, color=grey, lw=3, marker="", label="in $\\theta$")
+ax.plot(times, times**2 / 4, color=figures.COLORS["black"], lw=0.8, marker="", label="$t^2/4$")
 figures.line_control(ax, times, second, label="in $\\chi$")
 ax.plot(
     torch.linspace(0, 2, len(pushed), **like),
@@ -700,7 +709,7 @@ ax.set(xlabel="time $t=\\eta k$", ylabel="$\\theta_2$")
 ax.legend(fontsize=8.5)
 for name, width in zip(lipschitz, (5, 1.5), strict=True):
     right.loglog(parting_etas, gaps[name], label=f"$v(a)$ = {name}", lw=width, **every)
-right.loglog(parting_etas, run_bound, color="0.6", lw=1, marker="", label="bound")
+right.loglog(parting_etas, run_bound, color=grey, lw=1, marker="", label="bound")
 figures.line_control(right, parting_etas, gaps["√|a|"], label="square root", **every)
 right.set(xlabel="step size $\\eta$", ylabel="distance of the runs at $t=2$")
 right.legend(fontsize=8.5)
@@ -739,7 +748,7 @@ ledger.check(
 
 # %% [markdown]
 # The bound is safe rather than sharp. For $v(a)=\lvert a\rvert$ the error of the first step, $\frac12\eta^2\cos t$ at time $t$, grows like $e^t$ from
-# there on, and the distance is $\eta\int_0^2\frac12\cos(a)\,e^{2-a}da=2.18\,\eta$ to first order (a second assertion in the code above);
+# there on, and the distance is $\eta\int_0^2\frac12\cos(a)\,e^{2-a}da=2.18\,\eta$ to first order (asserted in the code above);
 # the bound says $22.6\,\eta$.
 #
 # In practice this is not a warning about networks: with smooth activations and an invertible Fisher matrix, $v_\theta$ has continuous
@@ -767,9 +776,7 @@ def table(columns, raw):  # the columns and a column of ones; (n, columns + 1)
     return torch.cat([X, torch.ones(len(X), 1, **like)], 1)
 
 
-def predictions(
-    X, damping=0.0, shape="identity"
-):  # probabilities after each of 12 full natural gradient steps
+def predictions(X, damping=0.0, shape="identity"):  # after each of 12 full natural gradient steps
     theta, seen = torch.zeros(X.shape[1], **like), []
     for _ in range(12):
         p = (X @ theta).sigmoid()
@@ -784,9 +791,8 @@ def predictions(
     return torch.stack(seen)
 
 
-def unit_gap(
-    columns, **options
-):  # the largest difference of a probability in the end, raw against standardized
+# %%
+def unit_gap(columns, **options):  # largest difference of a probability, raw against standardized
     raw, standardized = (predictions(table(columns, raw), **options)[-1] for raw in (True, False))
     return (raw - standardized).abs().max()
 
@@ -835,6 +841,7 @@ def logistic(theta):  # gradient, Fisher and empirical Fisher matrix of many run
     return scores.mean(1), F, scores.mT @ scores / len(B)
 
 
+# %%
 inner = {
     "Fisher": lambda F, F_hat: F,
     "empirical Fisher": lambda F, F_hat: F_hat,
@@ -861,12 +868,12 @@ def run_gap(name, eta, t=2.0):  # largest distance of the runs in theta and in c
 
 run_gaps = {name: torch.stack([run_gap(name, eta) for eta in run_etas], 1) for name in (*inner, *added)}
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A damping of one in ten thousand is enough to see the units.** Left: largest difference of a predicted probability between raw and standardized columns, after twelve full steps, against the damping $\\lambda$; thin grey, without damping. What breaks the invariance (dashed): $\\lambda I$. With $\\lambda\\,\\mathrm{diag}F$ the difference is smaller but there, since standardizing also shifts; with output damping it is rounding. Right: distance of the runs in a bent chart against the step size, mean and 95 % band over starts. It falls like $\\eta$ for the three sandwiches; for identity and $F+0.1I$ it stays.", "name": "fig-invariance-units"}, "image": {"alt": "Left, logarithmic axes: a dashed line rises to nearly one, a line below it rises more slowly, and a line near ten to the minus fifteen stays there. Right: three falling lines and two flat dashed ones."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A damping of one in ten thousand makes the predictions depend on the units.** Left: largest difference of a predicted probability between raw and standardized columns, after twelve full steps, against the damping $\\lambda$; thin grey, without damping. What breaks the invariance (dashed): $\\lambda I$. With $\\lambda\\,\\mathrm{diag}F$ the difference is smaller but there, since standardizing also shifts; with output damping it is rounding. Right: distance of the runs in a bent chart against the step size, mean and 95 % band over starts. It falls like $\\eta$ for the three sandwiches; for identity and $F+0.1I$ it stays.", "name": "fig-invariance-units"}, "image": {"alt": "Left, logarithmic axes: a dashed line rises to nearly one, a line below it rises more slowly, and a line near ten to the minus fifteen stays there. Right: three falling lines and two flat dashed ones."}}
 fig, (ax, right) = figures.subplots(1, 2, size=(8.6, 4.0))
 figures.line_control(ax, lambdas, by_shape["identity"], label="$\\lambda I$", **every)
 ax.loglog(lambdas, by_shape["diagonal"], label="$\\lambda\\,\\mathrm{diag}F$", **every)
 ax.loglog(lambdas, by_shape["outputs"], label="$\\lambda\\,\\overline{J^\\top J}$", **every)
-ax.axhline(undamped.item(), color="0.6", lw=1, marker="")
+ax.axhline(undamped.item(), color=grey, lw=1, marker="")
 ax.set(xlabel="damping $\\lambda$", ylabel="largest difference of a probability", ylim=(1e-16, 10))
 ax.legend(fontsize=8.5, loc="center right")
 for name in inner:
@@ -1033,6 +1040,9 @@ def implicit_step(chart, theta, eta, w):  # one step with weight w in the coordi
 
 
 bent, straight = Chart(bend, unbend), Chart(lambda chi: chi, lambda theta: theta)
+
+
+# %%
 weights, short_etas = (0.0, 0.5, 1.0), [0.1 * 2.0**-k for k in range(run.pick(smoke=4, book=7, paper=7))]
 
 
@@ -1068,7 +1078,7 @@ first_steps = {
     w: torch.stack([implicit_coin(name, biased[0], 1.0, w) for name in coin_charts]) for w in weights
 }
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Half implicit, the charts agree one order better, and no coin is thrown away.** Left: mismatch of one step of the logistic regression in the bent chart against the step size, geometric mean and 95 % band over starts. With $w=1/2$ slope 3; what breaks it (dashed): $w=0$ and $w=1$, slope 2. Right: five full steps ($\\eta=1$, $w=1/2$) for the coin from 0.95 in five charts; compare with the first figure of the page.", "name": "fig-invariance-implicit"}, "image": {"alt": "Left: on logarithmic axes one solid line of slope three below two dashed lines of slope two. Right: five curves fall side by side from 0.95 to one half."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Half implicit, the charts agree one order better, and no run overflows.** Left: mismatch of one step of the logistic regression in the bent chart against the step size, geometric mean and 95 % band over starts. With $w=1/2$ slope 3; what breaks it (dashed): $w=0$ and $w=1$, slope 2. Right: five full steps ($\\eta=1$, $w=1/2$) for the coin from 0.95 in five charts; compare with the first figure of the page.", "name": "fig-invariance-implicit"}, "image": {"alt": "Left: on logarithmic axes one solid line of slope three below two dashed lines of slope two. Right: five curves fall side by side from 0.95 to one half."}}
 fig, (ax, right) = figures.subplots(1, 2, size=(8.6, 4.0))
 figures.band(ax, short_etas, implicit_gaps[0.5], label="$w=1/2$", geometric=True, **every)
 for w, color in ((0.0, "vermillion"), (1.0, "maroon")):
@@ -1079,7 +1089,7 @@ ax.legend(fontsize=8.5)
 for name, path in half_paths.items():
     look = {"color": figures.COLORS[colors[name]], "lw": 3.5 if name in ("probit", "probability") else 1.2}
     right.plot(range(6), torch.stack(path), label=name, **look, **every)
-right.plot(range(6), 0.5 + 0.45 * (-torch.arange(6.0, **like)).exp(), color="0.6", marker="", label="flow")
+right.plot(range(6), 0.5 + 0.45 * (-torch.arange(6.0, **like)).exp(), color=grey, marker="", label="flow")
 right.set(xlabel="step $k$", ylabel="probability $p$", ylim=(-0.05, 1.05))
 right.legend(fontsize=8, ncol=2)
 plt.show()
@@ -1183,9 +1193,8 @@ def small_network(width):  # (f, number of weights)
     return f, sum(sizes)
 
 
-def fit_problem(
-    f, theta, x, y
-):  # gradient, Fisher, and the fit as plain least squares: |S delta - target|^2 / 2n + c
+# %%
+def fit_problem(f, theta, x, y):  # gradient, F, and the fit: M = |S delta - target|^2 / 2n + c
     z, J = vmap(f, (None, 0))(theta, x), vmap(jacrev(f), (None, 0))(theta, x)
     u = curvature.ideal_moves(law, z, y)
     root = torch.linalg.cholesky(law.fisher(z)[:, :9, :9]).mT  # root' root = F_out, in differences of logits
@@ -1207,6 +1216,7 @@ def out_of_range(S, g):  # |F F^+ g - g| / |g| for F = S'S / n, from the singula
     return (V.T @ (V @ g) - g).norm() / g.norm()
 
 
+# %%
 def study(width, source, x, y, other_x, other_y):  # one network at a random start
     f, count = small_network(width)
     theta, random = (
@@ -1249,19 +1259,19 @@ table_of = {
 }
 full = torch.tensor([count >= 200 for count in counts])  # enough weights to fit all 180 numbers
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A wide network is promised everything, and that is more than there is.** Left: promised decrease of the loss by the undamped natural gradient step, as a share of the bound, against the number of weights, mean and 95 % band over starts; dotted, 180 numbers to fit. What falls short (dashed): a random step. From 200 weights on the share is one. Right: promise for one sample, $\\frac12(1/p-1)$, against the probability $p$ of its label; what breaks it (dashed): the loss $-\\ln p$, all that can be gained. They cross at $p=0.285$, and below $p=0.037$ the promise is four times too high.", "name": "fig-invariance-promise"}, "image": {"alt": "Left: a rising curve reaches one at 200 weights, right of a dotted vertical line, and a dashed line lies at or below zero. Right: on logarithmic axes a steep falling line and a flat dashed curve that cross near 0.3."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A wide network is promised the whole bound, and for confidently wrong samples that is more than the loss can give.** Left: promised decrease of the loss by the undamped natural gradient step, as a share of the bound, against the number of weights, mean and 95 % band over starts; dotted, 180 numbers to fit. What falls short (dashed): a random step. From 200 weights on the share is one. Right: promise for one sample, $\\frac12(1/p-1)$, against the probability $p$ of its label; what breaks it (dashed): the loss $-\\ln p$, all that can be gained. They cross at $p=0.285$, and below $p=0.037$ the promise is four times too high.", "name": "fig-invariance-promise"}, "image": {"alt": "Left: a rising curve reaches one at 200 weights, right of a dotted vertical line, and a dashed line lies at or below zero. Right: on logarithmic axes a steep falling line and a flat dashed curve that cross near 0.3."}}
 fig, (ax, right) = figures.subplots(1, 2, size=(8.6, 4.0))
 figures.band(ax, counts, table_of["share"], label="natural gradient step", **every)
 random_share = table_of["random share"].mean(0)
 figures.line_control(ax, counts, random_share, label="a random step", role="falls short", **every)
-ax.axvline(180, color="0.4", lw=1, ls=":", marker="")
+ax.axvline(180, color=grey, lw=1, ls=":", marker="")
 ax.set(xlabel="weights $d$", ylabel="promise / bound", ylim=(-0.15, 1.1))
 ax.legend(fontsize=8.5, loc="center right")
 p_grid = torch.logspace(-4, -0.02, 200, **like)
 right.loglog(p_grid, 0.5 * (1 / p_grid - 1), marker="", label="promise $\\frac{1}{2}(1/p-1)$")
 figures.line_control(right, p_grid, -p_grid.log(), label="all there is, $-\\ln p$")
 for crossing in (0.2847, 0.0366):
-    right.axvline(crossing, color="0.6", lw=0.8, marker="")
+    right.axvline(crossing, color=grey, lw=0.8, marker="")
 right.set(xlabel="probability $p$ of the label", ylabel="decrease of the loss", ylim=(1e-2, 1e4))
 right.legend(fontsize=8.5)
 plt.show()
@@ -1332,9 +1342,9 @@ ledger.check(
 # %% [markdown]
 # The right panel is a reason for damping that has nothing to do with the shape of the network. A sample to whose
 # label the model gives probability $p$ has the loss $-\ln p$, and no step can gain more from it. Its ideal move promises
-# $\frac12(1/p-1)$. At $p=0.285$ the two are equal; at $p=e^{-5}$ the promise is $73.7$ and the loss $5$. A gain ratio
-# (delivered over promised decrease) below $\frac14$, at which {chapter}`damping <curvature/damping>` is usually raised, is
-# unavoidable for a sample below $p=0.037$. On these digits, undamped and wide, the promise exceeded the whole loss for
+# $\frac12(1/p-1)$. At $p=0.285$ the two are equal; at $p=e^{-5}$ the promise is $73.7$ and the loss $5$. If such a
+# sample dominates the mean, the gain ratio (delivered over promised decrease) of an undamped step is below $\frac14$ as soon as
+# $p<0.037$, however good the network is; below $\frac14$ one usually raises the {chapter}`damping <curvature/damping>`. On these digits, undamped and wide, the promise exceeded the whole loss for
 # every start and every width, and after the step the loss was always *higher*.
 #
 # **When $F$ is singular.** With more weights than numbers to fit $F$ has no inverse, but the bound shows that $M$ is still bounded

@@ -127,8 +127,8 @@ needed = {key: steps_needed(losses) for key, losses in curves.items()}
 degrees = angles * 180 / math.pi
 
 fig, ax = figures.subplots(size=(6.4, 4.2))
-ax.plot(degrees, needed["adam", "cartesian"], "o-", color=blue, ms=4, label="Adam, Cartesian")
-ax.plot(degrees, needed["adam", "polar"], "s-", color=green, ms=4, label="Adam, polar")
+ax.plot(degrees, needed["adam", "cartesian"], "o-", color=blue, ms=4, markevery=1, label="Adam, Cartesian")
+ax.plot(degrees, needed["adam", "polar"], "s-", color=green, ms=4, markevery=1, label="Adam, polar")
 figures.line_control(ax, degrees, needed["descent", "cartesian"], label="gradient descent, Cartesian")
 ax.set(xlabel="angle of the target (degrees)", ylabel="steps", xticks=range(0, 91, 15), ylim=(0, None))
 ax.legend(loc="lower right", fontsize=8)

@@ -376,10 +376,10 @@ def test_changed_notebook_renews_the_generated_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda item: item | {"id": "thesis:unknown"}, "is not in book/inventory.csv"),
-        (lambda item: item | {"chapter": "part/other"}, "belongs to"),
+        (lambda item: item | {"id": "thesis:unknown"}, "allowed: those of book/inventory.csv"),
+        (lambda item: item | {"chapter": "part/other"}, "allowed by book/inventory.csv: "),
         (lambda item: item | {"schema": 99}, "schema"),
-        (lambda item: item | {"verdict": "splendid"}, "unknown verdict"),
+        (lambda item: item | {"verdict": "splendid"}, "; allowed: holds"),
     ],
 )
 def test_a_wrong_record_stops_the_build(change: Any, message: str, tmp_path: Path) -> None:

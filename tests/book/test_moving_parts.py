@@ -887,6 +887,72 @@ def test_damped_coin_obeys_the_keyboard(bench: Bench) -> None:
     compare_damped_coin(page, 0.05, 0.05, 12.0)
 
 
+# --------------------------------------------------------------------------------------------------------- step offset
+
+
+def library_excess(offset: float, noise: float, rho: float) -> np.ndarray:
+    """Excess over its value at the start, a thousand steps: E_0 = 1 and w = noise."""
+    mode = [torch.tensor([x], dtype=torch.float64) for x in (rho, 2 * noise * rho**2, math.sqrt(2))]
+    return curvature.excess_decaying(curvature.Modes(*mode), offset, torch.arange(1001)).numpy()
+
+
+def compare_step_offset(page: playwright.Page, offset: float, noise: float, rho: float) -> None:
+    call = "window.learningDynamics.stepOffset"
+    expected = library_excess(offset, noise, rho)
+    assert page.evaluate(f"{call}.excess({offset}, {noise}, {rho})") == pytest.approx(expected, rel=1e-9)
+    for k in (1, 10, 100, 1000):
+        kalman = 1 / (1 + k / noise)
+        assert page.evaluate(f"{call}.filter({noise}, {k})") == pytest.approx(kalman, rel=1e-12)
+        text = shown(page, f"at{k}")
+        assert scientific(text.split(" (")[0]) == pytest.approx(expected[k], rel=0.06)
+        ratio = decimals(text.split("(×")[1])[0]
+        assert ratio == pytest.approx(expected[k] / kalman, abs=0.0051)
+    for k in (10, 1000):
+        found = minimize_scalar(
+            lambda x, k=k: library_excess(10**x, noise, rho)[k], bounds=(-4, 4), method="bounded"
+        )
+        lowest = library_excess(10**found.x, noise, rho)[k]
+        best = page.evaluate(f"{call}.bestOffset({noise}, {rho}, {k})")
+        assert library_excess(best, noise, rho)[k] <= lowest * (1 + 1e-6)
+        assert scientific(shown(page, f"best{k}")) == pytest.approx(best, rel=0.06, abs=1e-3)
+        if rho == 1:
+            assert best == pytest.approx(noise, rel=1e-3)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("offset", "noise", "rho"), [(10.0, 0.25, 1.0), (0.5, 2.0, 0.4), (3.0, 0.05, 1.7)])
+def test_step_offset_displays_the_runs(bench: Bench, offset: float, noise: float, rho: float) -> None:
+    given = f'data-offset="{offset}" data-noise="{noise}" data-curvature="{rho}"'
+    compare_step_offset(bench.widget("step-offset", given), offset, noise, rho)
+
+
+@needs_chromium
+def test_step_offset_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("step-offset", width=390)
+    assert page.locator("img").count() == 0
+    assert [shown(page, name) for name in ("offset", "noise", "curvature")] == ["10", "0.25", "1.00"]
+    assert "best offset is w/E₀ = 0.25" in shown(page, "end")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_step_offset(page, 0.01, 0.25, 1.0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_step_offset(page, 0.01, 0.001, 0.1)
+    assert "1/k^0.20" in shown(page, "end")
+    page.keyboard.press("End")
+    compare_step_offset(page, 0.01, 0.001, 2.0)
+    assert "best offset changes with k" in shown(page, "end")
+
+
+@needs_chromium
+def test_step_offset_says_when_it_is_on_the_filter(bench: Bench) -> None:
+    page = bench.widget("step-offset", 'data-offset="0.25"')
+    assert shown(page, "end") == "On the filter, at every step."
+    assert all("(×1.00)" in shown(page, f"at{k}") for k in (1, 10, 100, 1000))
+
+
 # ------------------------------------------------------------------------------------------------------------ any page
 
 

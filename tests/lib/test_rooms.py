@@ -92,8 +92,8 @@ def late():
 
 @pytest.mark.parametrize(
     ("room", "target"),
-    [(room, target) for room in THEORY | {"curvature", "data", "diffusions", "ensembles", "flows", "models"}
-     | {"_internal", "optimizers", "rules", "statistics"}
+    [(room, target) for room in sorted(THEORY | {"curvature", "data", "diffusions", "ensembles", "flows", "models"}
+     | {"_internal", "optimizers", "rules", "statistics"})
      for target in ("colab", "experiments", "figures", "ledger", "results")],
 )  # fmt: skip
 def test_the_layers_forbid_what_the_plan_forbids(room: str, target: str) -> None:

@@ -1,1 +1,1 @@
-"""What the chapters on adaptive steps share: finite sums whose minibatches have minima that can be computed."""
+"""What the chapters on adaptive steps share: finite sums, the neural chain, and signals in deep random networks."""

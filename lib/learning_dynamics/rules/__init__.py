@@ -23,6 +23,7 @@ from learning_dynamics.rules.gradient_descent import GradientDescent
 from learning_dynamics.rules.heavy_ball import HeavyBall
 from learning_dynamics.rules.nesterov import Nesterov
 from learning_dynamics.rules.non_negative_gauss_newton import NGN, ngn_step_size
+from learning_dynamics.rules.perturbed import Perturbed
 from learning_dynamics.rules.rmsprop import RMSprop
 from learning_dynamics.rules.rule import LossRule, Rule
 from learning_dynamics.rules.sgd import SGD
@@ -43,6 +44,7 @@ __all__ = [
     "HeavyBall",
     "LossRule",
     "Nesterov",
+    "Perturbed",
     "RMSprop",
     "Rule",
     "RunningAverage",

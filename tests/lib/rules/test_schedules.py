@@ -225,7 +225,7 @@ def test_rules_keep_their_signatures_and_can_be_pickled() -> None:
 
 
 @pytest.mark.parametrize("name", ["NGN", "SPS", "DecSPS", "AdaGradNorm"])
-@pytest.mark.parametrize("value", [0.1, 3, None, lambda k: 0.1, torch.tensor([[0.1]]), MODEL], ids=str)
+@pytest.mark.parametrize("value", [0.1, 3, None, lambda k: 0.1, torch.tensor([[0.1]]), MODEL])
 def test_a_torch_optimizer_that_is_handed_no_parameters_says_where_the_rule_is(name: str, value: Any) -> None:
     with pytest.raises(ValueError) as told:
         getattr(optimizers, name)(value)

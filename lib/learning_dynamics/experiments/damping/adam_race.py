@@ -180,10 +180,11 @@ def compute(call: Call) -> dict[str, Tensor]:
     arrays["whole"] = []
     curves: dict[str, Tensor] = {}
     losses = []
+    samples, most = call.options.samples, call.run.pick(smoke=3, book=10**9, paper=10**9)
     for method in METHODS:  # what torch does only once is not timed
         train(method, call.seeds[0], 200, 2)
     for seed in call.seeds:
-        found = [train(m, seed, call.options.samples, updates_of(m, call.options.samples)) for m in METHODS]
+        found = [train(m, seed, samples, min(most, updates_of(m, samples))) for m in METHODS]
         steps, seconds = zip(*(first_below(curve) for curve in found), strict=True)
         whole = [curve.seconds[-1] for curve in found]
         best, last = zip(*((curve.errors.min(), curve.errors[-1]) for curve in found), strict=True)

@@ -1,0 +1,142 @@
+r"""The neural chain: a linear network of width one, its derivatives, its typical size and its escape from a plateau.
+
+The output is :math:`f(\theta) = x\prod_j\theta_j` and the loss :math:`\frac12(f-y)^2` (Orvieto 2023, eq. 50).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.integrate import quad
+from scipy.special import gammaincinv
+from torch import Tensor
+
+from learning_dynamics._internal.arguments import require_count
+
+
+def products_without(theta: Tensor) -> Tensor:
+    """Return the products of all entries but one.
+
+    Args:
+        theta: `(*batch, D)`.
+
+    Returns:
+        `(*batch, D)`; entry j is the product of all but entry j. Nothing is divided, so that zeros are allowed.
+    """
+    one = torch.ones_like(theta[..., :1])
+    before = torch.cat([one, theta[..., :-1].cumprod(-1)], -1)
+    after = torch.cat([theta[..., 1:].flip(-1).cumprod(-1).flip(-1), one], -1)
+    return before * after
+
+
+def gradient(theta: Tensor, x: float = 1.0, y: float = 1.0) -> Tensor:
+    r"""Return the gradient of the chain's loss, :math:`(f-y)\,x\prod_{i\ne j}\theta_i` (Orvieto 2023, eq. 53).
+
+    Args:
+        theta: `(*batch, D)`, the weights.
+        x: the input.
+        y: the target.
+
+    Returns:
+        `(*batch, D)`.
+    """
+    residual = x * theta.prod(-1, keepdim=True) - y
+    return residual * x * products_without(theta)
+
+
+def hessian(theta: Tensor, x: float = 1.0, y: float = 1.0) -> Tensor:
+    r"""Return the Hessian of the chain's loss (Orvieto 2023, app. C.1.1, with the powers of x).
+
+    The diagonal is :math:`x^2\prod_{i\ne j}\theta_i^2`, and off it stands
+    :math:`(2f-y)\,x\prod_{i\ne j,l}\theta_i`.
+
+    Args:
+        theta: `(*batch, D)`, the weights, D >= 2.
+        x: the input.
+        y: the target.
+
+    Returns:
+        `(*batch, D, D)`.
+
+    Raises:
+        ValueError: there are fewer than two weights.
+    """
+    depth = theta.shape[-1]
+    require_count("D", depth, least=2)
+    one = torch.ones_like(theta[..., :1])
+    before = torch.cat([one, theta[..., :-1].cumprod(-1)], -1)
+    after = torch.cat([theta[..., 1:].flip(-1).cumprod(-1).flip(-1), one], -1)
+    pairs = torch.zeros(*theta.shape, depth, dtype=theta.dtype, device=theta.device)
+    for j in range(depth - 1):
+        between = torch.cat([one, theta[..., j + 1 : -1].cumprod(-1)], -1)
+        pairs[..., j, j + 1 :] = before[..., j : j + 1] * between * after[..., j + 1 :]
+    factor = (2 * x * theta.prod(-1) - y) * x
+    whole = factor[..., None, None] * (pairs + pairs.mT)
+    return whole + torch.diag_embed((x * products_without(theta)) ** 2)
+
+
+def escape_time_bound(start: float, depth: int) -> float:
+    r"""Return a time before which gradient flow on a chain of equal weights cannot have left the plateau.
+
+    .. math:: t_{\rm up} = \frac{w_0^{2-D}-1}{D-2}
+
+    The weight of the flow :math:`\dot w = w^{D-1}(1-w^D)` is below 1 until then (Orvieto 2023, eq. 57-58).
+
+    Args:
+        start: the weight at the start, w_0, above 0 and below 1.
+        depth: D >= 3.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    _require_plateau(start, depth)
+    return float((start ** (2 - depth) - 1) / (depth - 2))
+
+
+def escape_time(start: float, end: float, depth: int) -> float:
+    r"""Return the time in which gradient flow on a chain of equal weights goes from one weight to another.
+
+    .. math:: \int_{w_0}^{w_1}\frac{dw}{w^{D-1}(1-w^D)}
+
+    Args:
+        start: the weight at the start, w_0, above 0.
+        end: the weight at the end, w_1, from w_0 on and below 1.
+        depth: D >= 3.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    _require_plateau(start, depth)
+    if not start <= end < 1:
+        raise ValueError(f"end = {end}; allowed: from start = {start} on and below 1")
+
+    def in_logs(u: float) -> float:  # w = e^u, so that the steep start is smooth
+        return math.exp((2 - depth) * u) / -math.expm1(depth * u)
+
+    return float(quad(in_logs, math.log(start), math.log(end), epsabs=0.0, epsrel=1e-11, limit=400)[0])
+
+
+def median_log_output(depth: int, half_width: float) -> float:
+    r"""Return the median of :math:`\ln\prod_j|\theta_j|` for weights that are uniform on an interval around zero.
+
+    It is :math:`D\ln\bar w-\bar D`, where :math:`\bar D` is the median of the Erlang law of shape D, and
+    :math:`D-\frac13\le\bar D\le D-1+\ln2` (Orvieto 2023, prop. 3.2.3; Choi 1994).
+
+    Args:
+        depth: D >= 1.
+        half_width: the weights are uniform on [-half_width, half_width], above 0.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    require_count("depth", depth)
+    if not half_width > 0:
+        raise ValueError(f"half_width = {half_width}; allowed: above 0")
+    return float(depth * math.log(half_width) - gammaincinv(depth, 0.5))
+
+
+def _require_plateau(start: float, depth: int) -> None:
+    require_count("depth", depth, least=3)
+    if not 0 < start < 1:
+        raise ValueError(f"start = {start}; allowed: above 0 and below 1")
