@@ -61,7 +61,7 @@ ledger = Ledger(run)
 plt = figures.plt
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The same limit, a hundred million steps apart.** Expected excess loss of the mean of all iterates so far, exact, for the curvature matrix $C=H^q$ in front of the gradient: from plain gradient steps ($q=0$) to the Hessian ($q=1$). All five end on the noise term $w/(k+1)$ (dotted). What breaks it: with the first half of the iterates left out of the mean (dashed), plain steps arrive three thousand times earlier, on a line twice as high. Setting: $d=50$ directions, condition number $10^4$, noise $\\Sigma=0.01\\,H$, the start error spread evenly, the step at 0.99 of the largest that the theorem below allows.", "name": "fig-averaging-dial"}, "image": {"alt": "Five falling curves on logarithmic axes over one to ten billion steps. The one for q equal to one falls at once onto a dotted straight line; the others join the line later and later, that for q equal to zero only after a hundred million steps. A dashed curve falls onto a parallel line slightly above."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The same limit, a hundred million steps apart.** Expected excess loss of the mean of all iterates so far, exact, for the curvature matrix $C=H^q$ in front of the gradient: from plain gradient steps ($q=0$) to the Hessian ($q=1$). All five end on one noise term (dotted), $w/(k+1)$ with a constant $w$ of the noise that the text defines. What breaks it: with the first half of the iterates left out of the mean (dashed), plain steps arrive three thousand times earlier, on a line twice as high. Setting: $d=50$ directions, condition number $10^4$, noise $\\Sigma=0.01\\,H$, the start error spread evenly, the step at 0.99 of the largest that the theorem below allows.", "name": "fig-averaging-dial"}, "image": {"alt": "Five falling curves on logarithmic axes over one to ten billion steps. The one for q equal to one falls at once onto a dotted straight line; the others join the line later and later, that for q equal to zero only after a hundred million steps. A dashed curve falls onto a parallel line slightly above."}}
 d, kappa, noise_level, share = 50, 1e4, 0.01, 0.99
 
 
@@ -178,13 +178,18 @@ assert torch.allclose(library.last, last, rtol=1e-9) and torch.allclose(library.
 # Follow a single push $-\eta\zeta$ in one mode. The next iterate is displaced by $-\eta\zeta$, the one after it by
 # $-\eta\zeta r$, then by $-\eta\zeta r^2$, and so on. After $j$ iterates their *sum* is displaced by
 #
-# $$-\eta\zeta\,(1+r+\dots+r^{j-1})=-\frac\zeta\rho\,(1-r^{\,j}),$$ (eq-averaging-pulse)
+# $$
+# \begin{aligned}
+# -\eta\zeta\,(1+r&+\dots+r^{j-1})\\
+# &=-\frac\zeta\rho\,(1-r^{\,j}),
+# \end{aligned}
+# $$ (eq-averaging-pulse)
 #
 # because $1-r=\eta\rho$. Once $r^{\,j}$ has died out this is $-\zeta/\rho$, **without $\eta$**: a large step pushes harder, and
 # the push is forgotten sooner, in the same proportion. Everything on this page follows from this line.
 #
 # :::{prf:proposition} The excess loss of the mean, exactly
-# :label: averaging-exact
+# :label: natgrad-beyond-average-exact
 # For $0<\eta\rho_i<2$ in every mode,
 #
 # $$
@@ -209,9 +214,29 @@ def excess_of_mean(problem, eta, k):
     return (start.square() + u / rho**2 * S / (k + 1) ** 2).sum() / 2
 
 
-problem = curvature.modes(H, C, spd(source), begin)
-for k in (1, 10, 300):  # the library sums the powers in closed form
-    assert torch.isclose(excess_of_mean(problem, eta, k), curvature.excess_average(problem, float(eta), k))
+Sigma, steps = spd(source), (1, 3, 10, 30, 100)
+problem = curvature.modes(H, C, Sigma, begin)
+moments = curvature.moments(H, C, Sigma, begin, eta.expand(100)).average_excess  # step by step, without modes
+formula = torch.stack([excess_of_mean(problem, eta, k) for k in steps])
+shorter = torch.stack([excess_of_mean(problem, eta, k - 1) * (k / (k + 1)) ** 2 for k in steps])
+library = curvature.excess_average(problem, float(eta), torch.tensor(steps))  # sums the powers in closed form
+assert torch.allclose(library, formula, rtol=1e-9)
+
+# %% [markdown]
+# Cards and rows such as the next one report what code has checked. "Worst" is the worst of all values tried, "allowed" is the criterion, and the last number
+# shows the same measurement where the claim is false; {doc}`How claims are checked <../../book/how_claims_are_checked>` explains each word.
+
+# %% tags=["hide-input"]
+ledger.check(
+    "natgrad:beyond-average-exact",
+    "The formula for the excess loss of the mean agrees with the recursion of mean and covariance",
+    measured=formula / moments[list(steps)] - 1,
+    criterion=identity(
+        "formula / recursion − 1", condition=float(torch.linalg.cond(H) * torch.linalg.cond(C))
+    ),
+    control=control("the sums end one iterate earlier", shorter / moments[list(steps)] - 1),
+    expected="holds",
+)
 
 # %% [markdown]
 # **By hand.** Take $H=C=\Sigma=1$ and $\eta=\frac12$, and start at the minimum. Then $r=\frac12$; the variances of the iterates are
@@ -252,7 +277,7 @@ assert math.isclose(excess_of_mean(curvature.Modes(one, one, 0 * one), 0.5, 2), 
 # $$ (eq-averaging-bound)
 # :::
 #
-# Here $\mathcal E_\infty$ is the height at which a constant step hums when nothing is averaged. The *noise constant* $w$ contains neither $\eta$ nor $C$, and
+# Here $\mathcal E_\infty$ is the excess loss around which the iterates of a constant step fluctuate in the end, when nothing is averaged. The *noise constant* $w$ contains neither $\eta$ nor $C$, and
 # for $k\to\infty$ the noise term $w/(k+1)$ is all that is left.
 #
 # *The key step.* For $0<r<1$ a push never displaces the sum by more than $\lvert\zeta\rvert/\rho$, its final value. So $S_i\le k$, and the noise term of
@@ -270,9 +295,6 @@ assert math.isclose(excess_of_mean(curvature.Modes(one, one, 0 * one), 0.5, 2), 
 #
 # The source argues with inequalities between matrices, without modes. One of its steps needs another argument: see "Checks behind this page".
 # :::
-#
-# Cards and rows such as the next one report what code has checked. "Worst" is the worst of all values tried, "allowed" is the criterion, and the last number
-# shows the same measurement where the claim is false; {doc}`How claims are checked <../../book/how_claims_are_checked>` explains each word.
 #
 # The check draws random $H$, $\Sigma$ and starts, none of which commute, takes $C=I$, $C=H$ and a random $C$, and computes the excess loss of the
 # mean from the recursion of mean and covariance, without modes. What breaks the bound is a longer step: for $\eta\rho_1$ between 1.5 and 1.95 the share $r$ is negative, and the first
@@ -322,7 +344,7 @@ ledger.check(
     show="card",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The bound is met, and it is sharp at the end.** Excess loss of the mean divided by the bound of the theorem, for two matrices and two steps ($d=10$, condition number 100, $\\Sigma=0.1\\,H$, start error 1 in every coordinate). All stay below 1 and approach it. What breaks it (dashed): a step with $\\eta\\rho_1=1.9$, here $C=H$ and a start at the minimum, lies above the bound during the first steps.", "name": "fig-averaging-bound"}, "image": {"alt": "Four curves below the line one over a logarithmic axis of steps, dipping and then approaching one. A dashed curve begins at 1.8 and falls through one."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The bound is met, and it is sharp at the end.** Excess loss of the mean divided by the bound of the theorem, for two matrices and two steps ($d=10$, condition number 100, $\\Sigma=0.1\\,H$, start error 1 in every coordinate). All stay below 1 and approach it. What breaks it (dashed): a step with $\\eta\\rho_1=1.9$, here $C=H$ and a start at the minimum, lies above the bound and comes down to it.", "name": "fig-averaging-bound"}, "image": {"alt": "Four curves below the line one over a logarithmic axis of steps, dipping and then approaching one. A dashed curve begins at 1.8 and falls in a zigzag towards one."}}
 h10 = torch.logspace(0, -2, 10, **like)
 small = {
     "I": curvature.Modes(h10, 0.1 * h10**2, h10.sqrt()),
@@ -433,7 +455,7 @@ ax.plot(c_grid, (2 - c_grid) / c_grid, color=COLORS["vermillion"], marker="", la
 ax.plot(c_grid, torch.ones_like(c_grid), color=COLORS["blue"], marker="", label="product")
 ax.plot(c_grid[::4], reached, "o", color=COLORS["green"], label="mean of 1001 iterates")
 ax.set(xscale="log", yscale="log", xlabel="$\\eta\\rho$", ylabel="in units of $u/\\rho^2$")
-ax.legend(fontsize=9)
+ax.legend(fontsize=9, loc="lower center")
 plt.show()
 
 # %% [markdown]
@@ -593,8 +615,10 @@ plt.show()
 #
 # $$
 # \begin{aligned}
-# C=H:\quad\bar{\mathcal E}_k&\le\frac w{k+1}+\frac{\mathcal E_0}{(k+1)^2\eta^2},\\
-# C=I:\quad\bar{\mathcal E}_k&\le\frac w{k+1}+\frac{\lVert H^{-1/2}\delta\rVert^2}{2(k+1)^2\eta^2}.
+# C=H:&\\
+# \bar{\mathcal E}_k&\le\frac w{k+1}+\frac{\mathcal E_0}{(k+1)^2\eta^2},\\
+# C=I:&\\
+# \bar{\mathcal E}_k&\le\frac w{k+1}+\frac{\lVert H^{-1/2}\delta\rVert^2}{2(k+1)^2\eta^2}.
 # \end{aligned}
 # $$ (eq-averaging-two)
 #
@@ -665,6 +689,8 @@ def steps_until(reached):  # first k with reached(k), by doubling and bisection
 
 
 def steps_to_noise(problem, dropped=0.0):  # within 10 % of the mean's own noise term
+    assert problem.noise_constant < problem.start_excess  # else there is nothing to forget
+
     def reached(k):
         first = int(dropped * k)
         noise_term = problem.noise_constant / (k - first + 1)
@@ -673,6 +699,7 @@ def steps_to_noise(problem, dropped=0.0):  # within 10 % of the mean's own noise
     return steps_until(reached)
 
 
+# %%
 waiting = {q: steps_to_noise(dial(q)) for q in exponents}
 assert [round(waiting[q], 1 - len(str(waiting[q]))) for q in exponents] == [
     3 * 10**8,
@@ -724,15 +751,15 @@ ledger.check(
     show="card",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**When curvature matters: steep valleys and little noise.** Steps until the mean is within 10 % of its noise term, as powers of ten, over condition number and noise level ($\\Sigma$ is the noise level times $H$; $d=50$, $\\mathcal E_0=1$, start error spread evenly). Left: plain steps. Right: the Hessian in front; the condition number drops out.", "name": "fig-averaging-race"}, "image": {"alt": "Two grids of coloured cells with numbers. In the left one the numbers grow from about one at the lower left to about thirteen at the upper right. In the right one all columns are the same, from one at the bottom to five at the top."}}
-kappas, levels = [10.0**i for i in range(1, 6)], [10.0**-i for i in range(5)]
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**When curvature matters: steep valleys and little noise.** Steps until the mean is within 10 % of its noise term, as powers of ten, over condition number and noise level ($\\Sigma$ is the noise level times $H$; $d=50$, $\\mathcal E_0=1$, start error spread evenly). Left: plain steps. Right: the Hessian in front; the condition number drops out.", "name": "fig-averaging-race"}, "image": {"alt": "Two grids of coloured cells with numbers. In the left one the numbers grow from about three at the lower left to about fourteen at the upper right. In the right one all columns are the same, from 1.5 at the bottom to 5.6 at the top."}}
+kappas, levels = [10.0**i for i in range(1, 6)], [10.0**-i for i in range(2, 7)]
 maps = {
     q: torch.tensor([[math.log10(steps_to_noise(dial(q, a, b))) for a in kappas] for b in levels])
     for q in (0, 1)
 }
 fig, axes = figures.subplots(1, 2, size=(8.6, 3.8), sharey=True)
 for ax, values, title in zip(axes, maps.values(), ("$C=I$", "$C=H$"), strict=True):
-    ax.imshow(values, origin="lower", cmap="viridis", vmin=0, vmax=13, aspect="auto")
+    ax.imshow(values, origin="lower", cmap="viridis", vmin=0, vmax=15, aspect="auto")
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             ax.text(
@@ -741,21 +768,21 @@ for ax, values, title in zip(axes, maps.values(), ("$C=I$", "$C=H$"), strict=Tru
                 f"{value:.1f}",
                 ha="center",
                 va="center",
-                color="white" if value < 8 else "black",
+                color="white" if value < 9 else "black",
                 fontsize=9,
             )
     ax.set(xticks=range(5), xlabel="condition number", title=title)
     ax.set_xticklabels([f"$10^{{{i}}}$" for i in range(1, 6)])
     ax.grid(visible=False)
 axes[0].set(yticks=range(5), ylabel="noise level")
-axes[0].set_yticklabels(["1"] + [f"$10^{{-{i}}}$" for i in range(1, 5)])
+axes[0].set_yticklabels([f"$10^{{-{i}}}$" for i in range(2, 7)])
 plt.show()
 
 # %% [markdown]
 # ## Forgetting the start
 #
 # A mean of all iterates is slow for a simple reason: the start keeps the weight $1/(k+1)$ for ever. Its part in the excess loss falls only like
-# $1/k^2$, and so it does with annealed steps $\eta_k=1/(k+1)$ and $C=H$. A constant step without averaging forgets the start exponentially, by $r^2$ a step, and then hums. The
+# $1/k^2$, and so it does with annealed steps $\eta_k=1/(k+1)$ and $C=H$. A constant step without averaging forgets the start exponentially, by $r^2$ a step, and then stays at $\mathcal E_\infty$. The
 # source recommends a compromise, a mean with decaying memory:
 #
 # :::{prf:definition} Running mean
@@ -908,7 +935,7 @@ ledger.check(
     expected="holds",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Four ways to average.** The problem of the bound's figure ($d=10$, condition number 100), $\\eta\\rho_1=0.5$. The mean of all iterates is slow to forget and never stops; the mean of the last half forgets at once and pays a factor of two; running means forget, and stop where their memory ends. Dashed: no mean. With the Hessian in front (right) nothing is left to forget, and the mean of all iterates wins from about a hundred steps on.", "name": "fig-averaging-schemes"}, "image": {"alt": "Two panels over steps on logarithmic axes. Left, five curves: a dashed one levels off high, two others level off lower, the curve for all iterates falls late, the curve for the last half falls early. Right, all curves fall early; three level off at different heights, two go on falling as parallel lines."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Four ways to average.** The problem of the bound's figure ($d=10$, condition number 100), $\\eta\\rho_1=0.5$. The mean of all iterates is slow to forget and never stops; the mean of the last half forgets at once and pays a factor of two; running means forget, and stop where their memory ends. Dashed: no mean. With the Hessian in front (right) the start is soon forgotten, and from a few hundred steps on the mean of all iterates is the best of the four.", "name": "fig-averaging-schemes"}, "image": {"alt": "Two panels over steps on logarithmic axes. Left, five curves: a dashed one levels off high, two others level off lower, the curve for all iterates falls late, the curve for the last half falls early. Right, all curves fall early; three level off at different heights, two go on falling as parallel lines."}}
 fig, axes = figures.subplots(1, 2, size=(8.6, 3.8), sharey=True)
 for ax, (name, problem) in zip(axes, small.items(), strict=True):
     ax.plot(tens, curvature.excess_average(problem, 0.5, tens), color=COLORS["blue"], marker="", label="all")
@@ -970,7 +997,12 @@ assert round(float(w), 2) == 11.11 and round(float(torch.linalg.cond(H))) == 32
 # :label: natgrad-beyond-average-floor
 # To leading order in $\eta$, the mean of the iterates of a constant step rests at
 #
-# $$\bar\theta_\infty-\theta^\star\approx-\tfrac12\,H^{-1}\,\nabla^3\mathcal L(\theta^\star)[V_\infty],$$ (eq-averaging-floor)
+# $$
+# \begin{aligned}
+# \bar\theta_\infty&-\theta^\star\\
+# &\approx-\tfrac12\,H^{-1}\,\nabla^3\mathcal L(\theta^\star)[V_\infty],
+# \end{aligned}
+# $$ (eq-averaging-floor)
 #
 # where $\nabla^3\mathcal L[V]$ is the vector with the entries $\sum_{jl}\partial_i\partial_j\partial_l\mathcal L\,V_{jl}$. Since $V_\infty$ is proportional to $\eta$, so is this shift, and
 # the excess loss that the mean cannot fall below is of the order $\eta^2$.
@@ -1064,7 +1096,7 @@ ledger.check(
     show="card",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The mean of constant-step SGD stops, where the third derivative says.** Logistic regression on MNIST, excess loss of the mean of all iterates, 100 runs with 95 % bands; dotted: predicted floors. What breaks it: with the loss replaced by its quadratic model (dashed, $\\eta=0.4$) there is no floor. Black: steps $1/(k+101)$ with the Hessian of the minimum in front, no mean, which follows $w/k$.", "name": "fig-averaging-floor"}, "image": {"alt": "Falling curves over steps on logarithmic axes. Three coloured curves level off at three dotted horizontal lines, lower for smaller steps. A dashed curve and a black one go on falling along a straight line."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The mean of constant-step SGD stops, where the third derivative says.** Logistic regression on MNIST, excess loss of the mean of all iterates, 100 runs with 95 % bands; dotted: the floors predicted to leading order, a third too low at $\\eta=0.4$. What breaks it: with the loss replaced by its quadratic model (dashed, $\\eta=0.4$) there is no floor. Black: steps $1/(k+101)$ with the Hessian of the minimum in front, no mean, which follows $w/k$.", "name": "fig-averaging-floor"}, "image": {"alt": "Falling curves over steps on logarithmic axes. Three coloured curves level off at three dotted horizontal lines, lower for smaller steps. A dashed curve and a black one go on falling along a straight line."}}
 marks_k = torch.tensor(mnist_marks, **like)
 
 
@@ -1121,6 +1153,8 @@ if run.scale != "smoke":
 #
 # - **Average, and drop the beginning.** A constant step with the mean of the last half costs nothing and loses at most a factor of two in the noise. The weights of a running mean with memory $m$ span about
 #   $2/(1-m)$ iterates: choose $m$ such that this is a fixed share of the run, not a constant such as 0.999 for every length.
+# - In the library, `rules.TailAverage` and `rules.RunningAverage` wrap any rule. For networks PyTorch has `torch.optim.swa_utils.AveragedModel`; its mean begins with the first
+#   weights it is shown.
 # - **Do not tune the step size for the limit.** It does not show there. Take it large, so that the start is forgotten, and small enough that the floor {eq}`eq-averaging-floor` does not bite.
 # - **If the mean stops improving, halve the step**: the floor is divided by four.
 # - **Buy curvature when the budget is below $k^\star$** of {eq}`eq-averaging-crossing`: ill-conditioned problems, large batches, starts far away in flat directions. With many cheap noisy
@@ -1256,7 +1290,12 @@ assert 8.5 < growing / constant < 9.8
 # The covariance of two iterates is $\mathrm{Cov}(\theta_i,\theta_j)=V_i\,(A^{j-i})^\top$ for $j\ge i$, with $A=I-\eta C^{-1}H$: from step $i$ on, only the part of $\theta_i$ that survives is shared. Summing over all pairs gives the covariance of the mean; with
 # $A_i=\sum_{j=0}^{k-i}A^j$,
 #
-# $$\bar V_k=\frac1{(k+1)^2}\sum_{i=0}^k\bigl(A_iV_i+V_iA_i^\top-V_i\bigr).$$ (eq-averaging-double)
+# $$
+# \begin{aligned}
+# \bar V_k=\frac1{(k+1)^2}\sum_{i=0}^k\bigl(&A_iV_i+V_iA_i^\top\\
+# &-V_i\bigr).
+# \end{aligned}
+# $$ (eq-averaging-double)
 #
 # An index shift in the double sum of the source, which has the upper limit $i$ in place of $k-i$ in one of the two sums, invalidates its inequality (42), not the theorem: the bound follows from convexity of the variance. The last row is the trace inequality with which the source passes from matrices to the bound:
 # if $A$, $S$, $T$ commute, $S\preceq T$ (that is, $T-S$ is positive semidefinite), and $A$ and $X$ are positive semidefinite, then $\mathrm{tr}(ASX)\le\mathrm{tr}(ATX)$. Proof: with the root $A^{1/2}$, which commutes too,
