@@ -114,7 +114,8 @@ figures.numbers(
 # $$ (eq-averaging-step)
 #
 # The noise $\xi_k$ has mean zero, is drawn anew in every step, and has a covariance $\Sigma$ that does not depend on
-# $\theta_k$. Plain stochastic gradient descent is $C=I$; Newton's direction is $C=H$. What this page is about is the mean
+# $\theta_k$. Plain stochastic gradient descent is $C=I$; Newton's direction is $C=H$. (This is {prf:ref}`natgrad-eq-19` of the
+# page before under {prf:ref}`natgrad-assumption-quadratic`.) What this page is about is the mean
 #
 # $$\bar\theta_k=\frac1{k+1}\sum_{i=0}^k\theta_i .$$ (eq-averaging-mean)
 #
@@ -277,7 +278,7 @@ assert math.isclose(excess_of_mean(curvature.Modes(one, one, 0 * one), 0.5, 2), 
 # $$ (eq-averaging-bound)
 # :::
 #
-# Here $\mathcal E_\infty$ is the excess loss around which the iterates of a constant step fluctuate in the end, when nothing is averaged. The *noise constant* $w$ contains neither $\eta$ nor $C$, and
+# Here $\mathcal E_\infty$ is the excess loss around which the iterates of a constant step fluctuate in the end, when nothing is averaged ({prf:ref}`natgrad-claim-constant-step-limit`). The *noise constant* $w$ contains neither $\eta$ nor $C$, and
 # for $k\to\infty$ the noise term $w/(k+1)$ is all that is left.
 #
 # *The key step.* For $0<r<1$ a push never displaces the sum by more than $\lvert\zeta\rvert/\rho$, its final value. So $S_i\le k$, and the noise term of
@@ -518,7 +519,7 @@ ledger.check(
 
 # %% [markdown]
 # How good is $w/(k+1)$? Two comparisons say: as good as possible. If the model is right and the gradient comes from one random sample a step, then
-# $\Sigma=H=F$, the Fisher matrix, and $w=d/2$. That is the excess of the *Fisher-efficient* methods on the page before, which no unbiased estimator
+# $\Sigma=H=F$, the Fisher matrix, and $w=d/2$. That is the excess of the *Fisher-efficient* methods ({prf:ref}`natgrad-eq-15`), which no unbiased estimator
 # beats. And if the model is wrong, $w/k$ is still the limit of the estimator that minimizes the loss on all samples seen so far, exactly and at any cost
 # {cite}`frostig2015competing`. Plain averaged SGD attains both without knowing any curvature.
 #
