@@ -224,8 +224,8 @@ library = curvature.excess_average(problem, float(eta), torch.tensor(steps))  # 
 assert torch.allclose(library, formula, rtol=1e-9)
 
 # %% [markdown]
-# Cards and rows such as the next one report what code has checked. "Worst" is the worst of all values tried, "allowed" is the criterion, and the last number
-# shows the same measurement where the claim is false; {doc}`How claims are checked <../../book/how_claims_are_checked>` explains each word.
+# Cards and rows such as the next one report what code has checked: the worst of all values tried, what the criterion allows, and the same measurement
+# where the claim is false, which must fail; {doc}`How claims are checked <../../book/how_claims_are_checked>` explains each word.
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -312,6 +312,7 @@ def bound(H, C, Sigma, delta, eta, k):
     return noise + torch.minimum(torch.minimum(far, near), delta @ H @ delta / 2)
 
 
+# %%
 K_short = run.pick(smoke=60, book=200, paper=1000)
 marks = torch.arange(1, K_short + 1, **like)
 source, eye = run.generator("instances"), torch.eye(6, **like)
