@@ -24,7 +24,7 @@ from learning_dynamics.curvature import (
 )
 from learning_dynamics.statistics import log_log_slope
 
-few = settings(max_examples=20, deadline=None, derandomize=True)
+few = settings(max_examples=20)
 probabilities = st.floats(0.02, 0.98)
 REFERENCES = {
     "probability": lambda p: p,

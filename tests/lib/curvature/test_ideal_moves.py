@@ -21,7 +21,7 @@ from learning_dynamics.curvature import (
     improvement_bound,
 )
 
-few = settings(max_examples=20, deadline=None, derandomize=True)
+few = settings(max_examples=20)
 LAWS = [SquaredError(), Categorical(), Bernoulli(), Poisson(), HeteroscedasticGaussian()]
 
 

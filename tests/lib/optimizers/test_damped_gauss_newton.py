@@ -17,7 +17,7 @@ from torch.func import functional_call, hessian, jacrev
 from learning_dynamics import curvature
 from learning_dynamics.optimizers import DampedGaussNewton
 
-few = settings(max_examples=10, deadline=None, derandomize=True)
+few = settings(max_examples=10)
 
 
 def small(seed: int, outputs: int = 3) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
