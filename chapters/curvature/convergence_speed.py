@@ -875,7 +875,7 @@ ledger.check(
 # $X$. Such a trace lies between $\psi(\rho_1)\,\mathrm{tr}X$ and $\psi(\rho_d)\,\mathrm{tr}X$.
 #
 # :::{dropdown} Proof
-# 1. *Constant step.* $\frac12\mathrm{tr}(HV_k)$ $=\frac12\mathrm{tr}\bigl((I-(I-\eta M)^{2k})H^{1/2}V_\infty H^{1/2}\bigr)$ by {prf:ref}`natgrad-thm-3`, and
+# 1. *Constant step.* $\frac12\mathrm{tr}(HV_k)$ $=\frac12\mathrm{tr}\bigl((I-A)H^{1/2}V_\infty H^{1/2}\bigr)$ with $A=(I-\eta M)^{2k}$ by {prf:ref}`natgrad-thm-3`, and
 #    $\frac12\mathrm{tr}(HV_\infty)=\mathcal E_\infty$. The start's part is $\frac12\mathrm{tr}\bigl((I-\eta M)^{2k}\,ee^\top\bigr)$, $e=H^{1/2}(\theta_0-\theta^\star)$. Since $\eta\rho_1\le1$,
 #    $(1-\eta\rho_i)^{2k}$ decreases in $\rho_i$: apply the key step to both.
 # 2. *Leading term.* $\frac12\mathrm{tr}(HY)$ $=\frac12\sum_iu_i/(2\rho_i-1)$ $=\frac14\mathrm{tr}_C(U)$.
@@ -1847,6 +1847,7 @@ def constant_parts(eta, steps=30):  # slack of four inequalities, relative
     )
 
 
+# %%
 slow = torch.linalg.matrix_power(eye - N / 1.8, 300) @ error[..., None]  # the slowest direction
 slow = slow[..., 0] / slow[..., 0].norm(dim=-1, keepdim=True)
 
