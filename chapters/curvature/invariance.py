@@ -834,39 +834,47 @@ theta_starts = torch.stack(
 run_etas = [0.1, 0.05, 0.025]
 
 
-def logistic(theta):  # gradient, Fisher and empirical Fisher matrix of many runs; theta (runs, d)
+def logistic(
+    theta, slope
+):  # gradient, F, empirical F, mean of J'J of many runs, in a chart with slopes dtheta/dchi
     p = (theta @ B.T).sigmoid()
-    scores = (p - sick)[..., None] * B
-    F = torch.einsum("sn,ni,nj->sij", p * (1 - p), B, B) / len(B)
-    return scores.mean(1), F, scores.mT @ scores / len(B)
+    J = B * slope[:, None]  # Jacobian of the logits in the chart; (runs, n, d)
+    scores = (p - sick)[..., None] * J
+    F = torch.einsum("sn,sni,snj->sij", p * (1 - p), J, J) / len(B)
+    return scores.mean(1), F, scores.mT @ scores / len(B), J.mT @ J / len(B)
+
+
+flat = torch.ones_like(theta_starts)  # slopes of the chart theta itself
+
+
+def slopes(chi):  # of theta = chi + 0.3 sin(chi)
+    return 1 + 0.3 * torch.cos(chi)
 
 
 # %%
-inner = {
-    "Fisher": lambda F, F_hat: F,
-    "empirical Fisher": lambda F, F_hat: F_hat,
-    "F + 0.1 mean of JᵀJ": lambda F, F_hat: F + 0.1 * B.T @ B / len(B),
+eye = torch.eye(6, **like).expand(len(theta_starts), 6, 6)
+recipes = {
+    "Fisher": lambda F, F_hat, JJ: F,
+    "empirical Fisher": lambda F, F_hat, JJ: F_hat,
+    "F + 0.1 mean of JᵀJ": lambda F, F_hat, JJ: F + 0.1 * JJ,
+    "identity": lambda F, F_hat, JJ: eye,
+    "F + 0.1 I": lambda F, F_hat, JJ: F + 0.1 * eye,
 }
-added = {"identity": (0.0, 1.0), "F + 0.1 I": (1.0, 0.1)}  # a F + b I, in whatever coordinates
+sandwiches, added = list(recipes)[:3], list(recipes)[3:]
 
 
-def run_gap(name, eta, t=2.0):  # largest distance of the runs in theta and in chi; (runs)
-    theta = chi = theta_starts
-    theta, largest = bend(theta), torch.zeros(len(theta), **like)
+def run_gap(recipe, eta, t=2.0):  # largest distance of the runs in theta and in chi; (runs)
+    theta, chi, largest = bend(theta_starts), theta_starts, torch.zeros(len(theta_starts), **like)
     for _ in range(round(t / eta)):
-        moves = []
-        for at, slope in ((theta, torch.ones_like(theta)), (bend(chi), 1 + 0.3 * torch.cos(chi))):
-            gradient, F, F_hat = logistic(at)
-            J = torch.diag_embed(slope)  # of the chart; identity in theta
-            C = inner[name](F, F_hat) if name in inner else added[name][0] * F
-            C = pullback(C, J) + (0 if name in inner else added[name][1]) * torch.eye(6, **like)
-            moves.append(eta * torch.linalg.solve(C, slope * gradient))
-        theta, chi = theta - moves[0], chi - moves[1]
+        gradient, *made = logistic(theta, flat)
+        gradient_chi, *made_chi = logistic(bend(chi), slopes(chi))
+        theta = theta - eta * torch.linalg.solve(recipe(*made), gradient)
+        chi = chi - eta * torch.linalg.solve(recipe(*made_chi), gradient_chi)
         largest = torch.maximum(largest, (bend(chi) - theta).norm(dim=1))
     return largest
 
 
-run_gaps = {name: torch.stack([run_gap(name, eta) for eta in run_etas], 1) for name in (*inner, *added)}
+run_gaps = {k: torch.stack([run_gap(recipe, eta) for eta in run_etas], 1) for k, recipe in recipes.items()}
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**A damping of one in ten thousand makes the predictions depend on the units.** Left: largest difference of a predicted probability between raw and standardized columns, after twelve full steps, against the damping $\\lambda$; thin grey, without damping. What breaks the invariance (dashed): $\\lambda I$. With $\\lambda\\,\\mathrm{diag}F$ the difference is smaller but there, since standardizing also shifts; with output damping it is rounding. Right: distance of the runs in a bent chart against the step size, mean and 95 % band over starts. It falls like $\\eta$ for the three sandwiches; for identity and $F+0.1I$ it stays.", "name": "fig-invariance-units"}, "image": {"alt": "Left, logarithmic axes: a dashed line rises to nearly one, a line below it rises more slowly, and a line near ten to the minus fifteen stays there. Right: three falling lines and two flat dashed ones."}}
 fig, (ax, right) = figures.subplots(1, 2, size=(8.6, 4.0))
@@ -876,7 +884,7 @@ ax.loglog(lambdas, by_shape["outputs"], label="$\\lambda\\,\\overline{J^\\top J}
 ax.axhline(undamped.item(), color=grey, lw=1, marker="")
 ax.set(xlabel="damping $\\lambda$", ylabel="largest difference of a probability", ylim=(1e-16, 10))
 ax.legend(fontsize=8.5, loc="center right")
-for name in inner:
+for name in sandwiches:
     figures.band(right, run_etas, run_gaps[name], label=shown.get(name, name), geometric=True, **every)
 for name, color in zip(added, ("black", "maroon"), strict=True):
     mean = run_gaps[name].log().mean(0).exp()
@@ -909,8 +917,8 @@ figures.numbers(run, "invariance-units", {"damping": lambdas, **by_shape}, rtol=
 def bent_predictions(steps=12):  # full undamped steps in the chart theta = chi + 0.3 sin(chi), from zero
     chi, seen = torch.zeros(1, 6, **like), []
     for _ in range(steps):
-        gradient, F, _ = logistic(bend(chi))
-        chi = chi - torch.linalg.solve(F, gradient) / (1 + 0.3 * torch.cos(chi))
+        gradient, F, *_ = logistic(bend(chi), slopes(chi))
+        chi = chi - torch.linalg.solve(F, gradient)
         seen.append((bend(chi) @ B.T)[0].sigmoid())
     return torch.stack(seen)
 
@@ -948,7 +956,7 @@ ledger.check(
 ledger.check(
     "natgrad:beyond-output-damping",
     "Damping by the mean of JᵀJ keeps the runs in two charts together, as F and F̂ do",
-    measured=torch.cat([run_gaps[name][:, -1] / run_gaps[name][:, 0] for name in inner]),
+    measured=torch.cat([run_gaps[name][:, -1] / run_gaps[name][:, 0] for name in sandwiches]),
     criterion=at_most("distance of the runs: with η = 1/40, over that with η = 1/10", 0.5),
     control=control(
         "identity and F + 0.1 I", torch.cat([run_gaps[name][:, -1] / run_gaps[name][:, 0] for name in added])
@@ -1026,7 +1034,7 @@ assert [round(value, 2) for value in losses["SGD"] + losses["Adam"]] == [0.58, 0
 
 # %%
 def velocity_of(theta):  # minus the natural gradient of the logistic regression
-    gradient, F, _ = logistic(theta[None])
+    gradient, F, *_ = logistic(theta[None], torch.ones_like(theta[None]))
     return -torch.linalg.solve(F[0], gradient[0])
 
 
