@@ -6,7 +6,11 @@ from pathlib import Path
 
 
 def style_sheet() -> str:
-    """Return the look of the ledger's cards: the file the pages use, from the wheel or from the repository."""
+    """Return the look of the ledger's cards: the file the pages use, from the wheel or from the repository.
+
+    Raises:
+        FileNotFoundError: neither place has it.
+    """
     here = Path(__file__).resolve().parent
     for path in (here / "kept" / "claims.css", here.parents[1] / "book" / "_static" / "claims.css"):
         if path.is_file():

@@ -90,7 +90,12 @@ STYLE: dict[str, Any] = {
 
 
 class Band(NamedTuple):
-    """What `band` drew: the line, and mean, lower and upper end, each of shape (points,)."""
+    """What `band` drew.
+
+    Attributes:
+        line: The line of the mean.
+        mean, low, high: Mean, lower and upper end of the interval, each of shape (points,).
+    """
 
     line: Line2D
     mean: np.ndarray
@@ -99,9 +104,13 @@ class Band(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a comparison: a quantity, the source's value as printed, ours, and whether they agree.
+    """One line of a comparison.
 
-    `here` is a number, or two numbers for an interval; `agrees` is None where it was not evaluated.
+    Attributes:
+        quantity: What is compared.
+        source: The source's value as printed.
+        here: Ours: a number, or two numbers for an interval.
+        agrees: Whether the two agree; None where it was not evaluated.
     """
 
     quantity: str
@@ -120,7 +129,14 @@ class BookAxes(Axes):
     name = "learning_dynamics"
 
     def add_line(self, line: Line2D) -> Line2D:
-        """Add a line to the axes and thin its markers out where they would run together."""
+        """Add a line to the axes and thin its markers out where they would run together.
+
+        Args:
+            line: What is added.
+
+        Returns:
+            The line.
+        """
         joined = line.get_linestyle() not in ("None", "none", " ", "")
         if joined and line.get_markevery() is None and np.size(line.get_xdata()) > EACH_POINT:
             line.set_markevery((0.02 * (len(self.lines) % len(MARKERS)), 0.15))
@@ -180,6 +196,9 @@ def band(
         geometric: Take mean and interval of the logarithm, for positive quantities on a log axis.
         **options: Passed on to `ax.plot`.
 
+    Returns:
+        The line with its numbers.
+
     Raises:
         ValueError: Shapes do not match, there are fewer than two seeds, a value is NaN, or `level` is out of range.
     """
@@ -230,6 +249,9 @@ def line_control(
         label: What is broken, in a few words.
         role: What the line is for; "without the effect" where the control removes one.
         **options: Passed on to `ax.plot`; they win over the defaults.
+
+    Returns:
+        The line.
 
     Raises:
         ValueError: x and y are not of one shape (points,).
@@ -342,6 +364,10 @@ def comparison(
 
 def save(figure: Figure, path: Path | str) -> None:
     """Write a figure to a file whose bytes do not depend on the time or on matplotlib's version string.
+
+    Args:
+        figure: What is written.
+        path: A file that ends in .png, .svg or .pdf.
 
     Raises:
         ValueError: The ending is not .png, .svg or .pdf.

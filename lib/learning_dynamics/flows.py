@@ -67,6 +67,9 @@ def gradient_flow(
         event: `event(theta, t)`; the first change of its sign is located. The flow goes on behind it.
         log_time: integrate in ln(1 + t).
 
+    Returns:
+        The path at these times, and where the event was.
+
     Raises:
         ValueError: `times`, `rtol`, `atol`, `method` or the dtype of `theta0` is not one of those allowed, or
             the field has another shape than `theta0`.

@@ -58,7 +58,14 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A kept result: its arrays by name, and how they were made."""
+    """A kept result: its arrays by name, and how they were made.
+
+    Attributes:
+        chapter: The chapter's id, `part/name`.
+        run_name: The result's own name.
+        arrays: The arrays by name.
+        provenance: How they were made.
+    """
 
     chapter: str
     run_name: str
@@ -73,7 +80,13 @@ class Kept:
 
 @dataclass(frozen=True)
 class Worst:
-    """The entry of an array that differs most, measured against what is allowed there (`share` at most 1)."""
+    """The entry of an array that differs most, measured against what is allowed there.
+
+    Attributes:
+        index: its place.
+        kept, recomputed: its two values.
+        share: the difference divided by the allowed one, at most 1.
+    """
 
     index: tuple[int, ...]
     kept: float
@@ -83,7 +96,13 @@ class Worst:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Kept and recomputed arrays agree; `worst` holds each array's worst entry, `entries` how many were compared."""
+    """Kept and recomputed arrays agree.
+
+    Attributes:
+        worst: the worst entry of each array, by its name.
+        entries: how many were compared.
+        rtol, atol: the tolerances that were asked for.
+    """
 
     worst: dict[str, Worst]
     entries: int
@@ -266,6 +285,9 @@ def agree(
         recomputed: The same arrays computed again; each must be among the kept ones and of the same shape.
         rtol: Allowed relative difference.
         atol: Allowed absolute difference.
+
+    Returns:
+        What was compared, with the worst entry of each array.
 
     Raises:
         DisagreementError: An array is missing, has another shape, holds NaN, or differs; one line names it.

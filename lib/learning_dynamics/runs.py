@@ -61,11 +61,22 @@ class Run:
         return int(match[1]), int(match[2])
 
     def pick(self, *, smoke: T, book: T, paper: T) -> T:
-        """Return the value for this run's scale."""
+        """Return the value for this run's scale.
+
+        Args:
+            smoke: the value at `"smoke"`.
+            book: the value at `"book"`.
+            paper: the value at `"paper"`.
+        """
         return {"smoke": smoke, "book": book, "paper": paper}[self.scale]
 
     def seeds(self, *, smoke: int, book: int, paper: int) -> list[int]:
         """Return as many seeds as the scale asks for; runs with different `seed` share none.
+
+        Args:
+            smoke: how many at `"smoke"`, 1 to 9999.
+            book: how many at `"book"`.
+            paper: how many at `"paper"`.
 
         Raises:
             ValueError: A count is not between 1 and 9999.
@@ -87,13 +98,20 @@ class Run:
         return torch.Generator().manual_seed(state)
 
     def share(self, items: list[T]) -> list[T]:
-        """Return this part's share of a list of independent pieces: every m-th, starting at the k-th."""
+        """Return this part's share of a list of independent pieces: every m-th, starting at the k-th.
+
+        Args:
+            items: the pieces, the same list in every part.
+        """
         index, count = self._part
         return items[index - 1 :: count]
 
 
 def resolve_device(device: torch.device | str) -> torch.device:
     """Return the device that a name stands for.
+
+    Args:
+        device: `"auto"` (CUDA if there is one, else CPU), `"cpu"`, `"cuda"` or `"cuda:k"`, or a device.
 
     Raises:
         ValueError: The name is not a device, or CUDA is asked for where there is none.

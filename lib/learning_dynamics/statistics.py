@@ -44,7 +44,12 @@ class Interval:
 
 
 class KolmogorovSmirnov(NamedTuple):
-    """Largest distance of the two distribution functions, and its p-value."""
+    """Outcome of a Kolmogorov-Smirnov test.
+
+    Attributes:
+        statistic: largest distance of the two distribution functions, in [0, 1].
+        p_value: probability of a distance at least as large if the distributions are the same.
+    """
 
     statistic: float
     p_value: float
@@ -101,6 +106,9 @@ def non_inferior(a: Samples, b: Samples, margin: float, level: float = 0.999) ->
         b: `(n_b,)`, losses of the reference.
         margin: largest acceptable difference of the means, > 0, in the units of the losses.
         level: coverage of the interval, between 0 and 1.
+
+    Returns:
+        Whether it is shown; False says only that it is not.
 
     Raises:
         ValueError: as in `difference_interval`, or the margin is not positive and finite.
@@ -247,6 +255,9 @@ def ks_test(samples: Samples, reference: Callable[[Array], Any] | Samples) -> Ko
         samples: `(n,)`, independent, n >= 2.
         reference: a distribution function such as `scipy.stats.norm(0, 2).cdf`, fixed without looking at the
             samples; or the second sample `(m,)`, m >= 2.
+
+    Returns:
+        The statistic and its p-value.
 
     Raises:
         ValueError: samples as in `mean_interval`.

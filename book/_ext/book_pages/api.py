@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
 import re
 import textwrap
 from functools import cache
@@ -143,6 +144,18 @@ class Backquotes(SphinxRole):
             if found := known.get(f"{place}.{self.text}"):
                 return found
         return known.get(self.text)
+
+
+def with_constructor(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Add to a class what its `__init__`, or that of a base of the library, says of arguments and errors."""
+    if what not in ("class", "exception"):
+        return
+    owner = next((each for each in obj.__mro__ if "__init__" in vars(each)), object)
+    doc = inspect.cleandoc(vars(owner)["__init__"].__doc__ or "")
+    if owner.__module__.split(".")[0] == surface.PACKAGE and (
+        found := re.search("^(Args|Raises):$", doc, re.MULTILINE)
+    ):
+        lines += ["", *doc[found.start() :].splitlines()]
 
 
 def code_blocks(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
@@ -346,6 +359,7 @@ def setup(app: Sphinx) -> None:
         app.setup_extension(f"sphinx.ext.{extension}")
     app.add_role("backquotes", Backquotes())
     app.connect("config-inited", configure, priority=100)
+    app.connect("autodoc-process-docstring", with_constructor, priority=380)
     app.connect("autodoc-process-docstring", code_blocks, priority=400)
     app.connect("autodoc-process-docstring", plain_marks, priority=420)
     app.connect("autodoc-process-docstring", without_colons, priority=440)

@@ -61,7 +61,15 @@ class QuadraticSum:
         return self.curvatures[rows].mean(-3), linear[rows].mean(-2), constant[rows].mean(-1)
 
     def oracle(self, theta: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return loss `(*runs, grid)` and gradient `(*runs, grid, d)` of a minibatch; of all samples without `rows`."""
+        """Return loss and gradient of a minibatch.
+
+        Args:
+            theta: `(*runs, grid, d)`.
+            rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
+
+        Returns:
+            The loss `(*runs, grid)` and the gradient `(*runs, grid, d)`.
+        """
         H, linear, constant = self._of_batch(rows)
         curved = theta @ H
         gradient = curved - linear[..., None, :]
@@ -69,12 +77,20 @@ class QuadraticSum:
         return loss, gradient
 
     def minimizer(self, rows: Tensor | None = None) -> Tensor:
-        """Return the minimizer of a minibatch, `(*runs, d)`; of all samples without `rows`, `(d)`."""
+        """Return the minimizer of a minibatch, `(*runs, d)`; of all samples, `(d)`.
+
+        Args:
+            rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
+        """
         H, linear, _ = self._of_batch(rows)
         return torch.linalg.solve(H, linear)
 
     def minimum(self, rows: Tensor | None = None) -> Tensor:
-        """Return the least loss of a minibatch, `(*runs)`."""
+        """Return the least loss of a minibatch, `(*runs)`.
+
+        Args:
+            rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
+        """
         return self.oracle(self.minimizer(rows)[..., None, :], rows)[0][..., 0]
 
 
@@ -123,7 +139,15 @@ class LogisticSum:
         return signed if rows is None else signed[rows]
 
     def oracle(self, theta: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return loss `(*runs, grid)` and gradient `(*runs, grid, d)` of a minibatch; of all samples without `rows`."""
+        """Return loss and gradient of a minibatch.
+
+        Args:
+            theta: `(*runs, grid, d)`.
+            rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
+
+        Returns:
+            The loss `(*runs, grid)` and the gradient `(*runs, grid, d)`.
+        """
         signed = self._signed(rows)
         margins = theta @ signed.mT
         loss = softplus(-margins).mean(-1) + self.ridge / 2 * theta.square().sum(-1)
@@ -171,5 +195,9 @@ class LogisticSum:
         return theta[..., 0, :]
 
     def minimum(self, rows: Tensor | None = None) -> Tensor:
-        """Return the least loss of a minibatch, `(*runs)`."""
+        """Return the least loss of a minibatch, `(*runs)`.
+
+        Args:
+            rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
+        """
         return self.oracle(self.minimizer(rows)[..., None, :], rows)[0][..., 0]

@@ -23,12 +23,12 @@ ACTIVATIONS = ("linear", "relu")
 
 
 class Moments(NamedTuple):
-    """Expectations after 0, 1, ..., D layers, `(D + 1)` each.
+    """Expectations after 0, 1, ..., D layers.
 
     Attributes:
-        square: of the squared norm.
-        fourth: of the fourth power of the norm.
-        entrywise: of the sum of the fourth powers of the entries.
+        square: `(D + 1)`, of the squared norm.
+        fourth: `(D + 1)`, of the fourth power of the norm.
+        entrywise: `(D + 1)`, of the sum of the fourth powers of the entries.
     """
 
     square: Tensor

@@ -16,6 +16,16 @@ def loss_and_gradient(
     """Return the mean loss `()` and its gradient `(d)`; arguments and errors as for `GaussNewton`.
 
     For a torch loss the value may differ from torch's by a constant that does not depend on the outputs.
+
+    Args:
+        model: a module, or a pair `(f, theta)`.
+        law: an output law, or a torch loss with reduction="mean".
+        inputs: `(n, ...)`, n >= 1.
+        targets: `(n)` or `(n, d_y)`, as the law takes them.
+        parameters: some parameters of a module; default: all that require a gradient.
+
+    Raises:
+        ValueError: as `GaussNewton`.
     """
     data = LinearizedData(model, inputs, parameters, None)
     law, scale = as_law(law, data.outputs)
@@ -31,6 +41,16 @@ def per_sample_gradients(
     """Return the gradient of each sample's loss, `(n, d)`; arguments and errors as for `GaussNewton`.
 
     Their mean is the gradient, and the mean of their outer products is the empirical Fisher matrix.
+
+    Args:
+        model: a module, or a pair `(f, theta)`.
+        law: an output law, or a torch loss with reduction="mean".
+        inputs: `(n, ...)`, n >= 1.
+        targets: `(n)` or `(n, d_y)`, as the law takes them.
+        parameters: some parameters of a module; default: all that require a gradient.
+
+    Raises:
+        ValueError: as `GaussNewton`.
     """
     data = LinearizedData(model, inputs, parameters, None, linearize=False)
     law, scale = as_law(law, data.outputs)

@@ -26,7 +26,7 @@ def ideal_moves(law: OutputLaw, outputs: Tensor, targets: Tensor) -> Tensor:
     Args:
         law: the output law, with the score s = -gradient and F_out = `fisher`.
         outputs: `(..., d_y)`, finite.
-        targets: as the law takes them.
+        targets: `(...)` or `(..., d_y)`, as the law takes them.
 
     Returns:
         `(..., d_y)`.
@@ -55,7 +55,7 @@ def improvement_bound(law: OutputLaw, outputs: Tensor, targets: Tensor) -> Tenso
     Args:
         law: the output law.
         outputs: `(..., d_y)`, finite; the mean is over all leading axes.
-        targets: as the law takes them.
+        targets: `(...)` or `(..., d_y)`, as the law takes them.
 
     Returns:
         A number `()`, <= 0.

@@ -60,7 +60,15 @@ class SpectralDensity(NamedTuple):
     weights: Tensor
 
     def smoothed(self, grid: Tensor, width: float) -> Tensor:
-        """Return the density on a grid `(g)`, each point widened to a Gaussian of this standard deviation."""
+        """Return the density, each point widened to a Gaussian.
+
+        Args:
+            grid: `(g)`, where to evaluate it.
+            width: standard deviation of the Gaussian, in units of the eigenvalues.
+
+        Returns:
+            `(g)`.
+        """
         bells = torch.exp(-0.5 * ((grid - self.points[..., None]) / width) ** 2) / (
             width * (2 * torch.pi) ** 0.5
         )
@@ -78,6 +86,9 @@ def lanczos(A: Product, start: Tensor, steps: int) -> Tridiagonal:
         A: symmetric: an operator, tensor or function.
         start: `(d)`, not zero.
         steps: dimension of the space, 1 to d.
+
+    Returns:
+        Basis and tridiagonal matrix, of the dimension reached.
 
     Raises:
         ValueError: start is no finite vector other than zero, or steps is not as allowed.

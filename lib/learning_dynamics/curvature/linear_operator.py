@@ -31,7 +31,7 @@ class LinearOperator(ABC):
 
         Args:
             shape: `(rows, columns)`.
-            like: a tensor of the operator's dtype and device.
+            like: a tensor of any shape, of the operator's dtype and device.
             samples: how many samples one product holds in memory; large batches take fewer columns at once.
         """
         self.shape = shape
@@ -94,6 +94,9 @@ class SymmetricOperator(LinearOperator):
                 estimate, the mean of z * (A z) (Bekas, Kokiopoulou and Saad 2007): unbiased; the variance of
                 entry i is the sum of the squared A_ij, j != i, divided by `samples`.
             generator: where the signs are drawn from; needed with `samples`.
+
+        Raises:
+            ValueError: `samples` is below 1, or given without a generator.
         """
         if samples is None:
             return self._diagonal()
@@ -106,6 +109,12 @@ class SymmetricOperator(LinearOperator):
         Args:
             samples: None for the exact trace, else the number of random sign vectors (Hutchinson 1989).
             generator: where the signs are drawn from; needed with `samples`.
+
+        Returns:
+            A number `()`.
+
+        Raises:
+            ValueError: `samples` is below 1, or given without a generator.
         """
         return self.diagonal(samples, generator).sum()
 
@@ -117,9 +126,16 @@ class SymmetricOperator(LinearOperator):
         max_steps: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Eigenpairs:
-        """Return the k algebraically largest eigenvalues with their vectors; see `lanczos.top_eigenpairs`.
+        """Return the k algebraically largest eigenvalues with their vectors, by Lanczos' method; see `top_eigenpairs`.
 
-        The start vector is drawn from `generator`; by default it is the same at every call.
+        Args:
+            k: how many, 1 to d.
+            tolerance: relative residual; default 1e-8 in float64, 1e-4 in float32.
+            max_steps: largest dimension of the Krylov space; default min(d, 300 + 10 k).
+            generator: where the start vector is drawn from; by default it is the same at every call.
+
+        Raises:
+            ValueError: k, tolerance or max_steps is not as allowed.
         """
         return top_eigenpairs(self, k, self._start(generator), tolerance=tolerance, max_steps=max_steps)
 
@@ -133,9 +149,16 @@ class SymmetricOperator(LinearOperator):
     ) -> Tensor:
         """Return the k algebraically largest eigenvalues `(k)`, largest first.
 
+        Args:
+            k: how many, 1 to d.
+            tolerance: relative residual; default 1e-8 in float64, 1e-4 in float32.
+            max_steps: largest dimension of the Krylov space; default min(d, 300 + 10 k).
+            generator: where the start vector is drawn from; by default it is the same at every call.
+
         Raises:
             RuntimeError: Lanczos did not reach the tolerance within `max_steps`; `top_eigenpairs` returns what it
                 found with its residuals.
+            ValueError: k, tolerance or max_steps is not as allowed.
         """
         found = self.top_eigenpairs(k, tolerance=tolerance, max_steps=max_steps, generator=generator)
         if not found.converged:
@@ -146,7 +169,16 @@ class SymmetricOperator(LinearOperator):
     def spectral_density(
         self, samples: int = 4, steps: int = 50, *, generator: torch.Generator
     ) -> SpectralDensity:
-        """Return the distribution of the eigenvalues as weighted points; see `lanczos.spectral_density`."""
+        """Return the distribution of the eigenvalues as weighted points; see `spectral_density`.
+
+        Args:
+            samples: number of random sign vectors.
+            steps: quadrature points for each, 1 to d.
+            generator: where the signs are drawn from.
+
+        Raises:
+            ValueError: no generator is given, or a number is out of range.
+        """
         return spectral_density(self, self._signs(samples, generator), steps)
 
     def solve(
@@ -159,7 +191,22 @@ class SymmetricOperator(LinearOperator):
         max_steps: int | None = None,
         start: Tensor | None = None,
     ) -> Solution:
-        """Solve (A + damping I) x = b for b `(d)` or `(d, k)`; see `conjugate_gradient`."""
+        """Solve (A + damping I) x = b by conjugate gradients; see `conjugate_gradient`.
+
+        Args:
+            b: `(d)` or `(d, k)`, each column a system of its own.
+            damping: added to the diagonal, >= 0.
+            preconditioner: an operator, tensor or function near the inverse of A + damping I.
+            tolerance: relative residual at which to stop.
+            max_steps: give up after so many steps.
+            start: `(d)` or `(d, k)`, where to start; zero if left out.
+
+        Returns:
+            The solution with its residuals.
+
+        Raises:
+            ValueError: as `conjugate_gradient`.
+        """
         return conjugate_gradient(
             self,
             b,

@@ -34,7 +34,7 @@ class LossMatrix(SymmetricOperator):
             model: a module, or a pair `(f, theta)`.
             law: an output law, or a torch loss with reduction="mean".
             inputs: `(n, ...)`, n >= 1.
-            targets: as the law wants them, n of them.
+            targets: `(n)` or `(n, d_y)`, as the law takes them.
             parameters: some parameters of a module; default: all that require a gradient.
             batch_size: None keeps what products share (the linearization; for the Hessian the gradient's graph); an
                 integer makes it anew for each batch and product.

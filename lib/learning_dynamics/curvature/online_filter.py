@@ -63,7 +63,7 @@ class OnlineFilter:
             targets: `(*runs, ...)`, as the law takes them.
 
         Returns:
-            `theta` and `covariance` after it.
+            `theta (*runs, d)` and `covariance (*runs, d, d)` after it.
 
         Raises:
             ValueError: the Jacobian does not fit the outputs and theta.

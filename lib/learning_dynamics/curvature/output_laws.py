@@ -25,19 +25,47 @@ class OutputLaw(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the negative log-likelihood up to a constant, `(...)`."""
+        """Return the negative log-likelihood up to a constant, `(...)`.
+
+        Args:
+            outputs: `(..., d_y)`.
+            targets: `(...)` or `(..., d_y)`, as the law takes them.
+
+        Raises:
+            ValueError: the targets have another shape or dtype than the law takes, or lie on another device.
+        """
 
     @abstractmethod
     def gradient(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the gradient of the loss with respect to the outputs, `(..., d_y)`."""
+        """Return the gradient of the loss with respect to the outputs, `(..., d_y)`.
+
+        Args:
+            outputs: `(..., d_y)`.
+            targets: `(...)` or `(..., d_y)`, as the law takes them.
+
+        Raises:
+            ValueError: the targets have another shape or dtype than the law takes, or lie on another device.
+        """
 
     @abstractmethod
     def hessian(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return H_out, `(..., d_y, d_y)`."""
+        """Return H_out, `(..., d_y, d_y)`.
+
+        Args:
+            outputs: `(..., d_y)`.
+            targets: `(...)` or `(..., d_y)`, as the law takes them.
+
+        Raises:
+            ValueError: the targets have another shape or dtype than the law takes, or lie on another device.
+        """
 
     @abstractmethod
     def fisher(self, outputs: Tensor) -> Tensor:
-        """Return F_out, `(..., d_y, d_y)`."""
+        """Return F_out, `(..., d_y, d_y)`.
+
+        Args:
+            outputs: `(..., d_y)`.
+        """
 
     @abstractmethod
     def _draw(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -64,6 +92,10 @@ class OutputLaw(ABC):
 
     def checked(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the targets in the outputs' dtype and shape, after checking their values.
+
+        Args:
+            outputs: `(..., d_y)`.
+            targets: `(...)` or `(..., d_y)`, as the law takes them.
 
         Raises:
             ValueError: wrong shape, dtype, device, values outside the law's support, or not finite.

@@ -282,7 +282,12 @@ def excess_average(problem: Modes, step_size: float, k: Tensor, first: Tensor | 
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound on an expected excess loss, `(*marks)` each."""
+    """Bounds on an expected excess loss.
+
+    Attributes:
+        lower: `(*marks)`, from below.
+        upper: `(*marks)`, from above.
+    """
 
     lower: Tensor
     upper: Tensor

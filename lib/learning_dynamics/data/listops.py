@@ -85,7 +85,10 @@ def listops(
 
 
 def evaluate(tokens: list[int]) -> int:
-    """Return the value of an expression, given as places in `TOKENS`; padding is skipped.
+    """Return the value of an expression; padding is skipped.
+
+    Args:
+        tokens: places in `TOKENS`.
 
     Raises:
         ValueError: the tokens are not one whole expression.

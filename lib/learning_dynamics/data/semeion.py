@@ -15,6 +15,9 @@ def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     The file of the UCI repository, `semeion.data`, has n = 1593 lines. It is not among the sets that `data.load`
     downloads, since its checksum is not known here.
 
+    Args:
+        path: The text file.
+
     Raises:
         ValueError: The file is empty, or a line is not 256 zeros and ones followed by ten indicators, one of them 1.
     """

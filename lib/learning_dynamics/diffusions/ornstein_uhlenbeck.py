@@ -36,7 +36,10 @@ class OrnsteinUhlenbeck:
         self.A, self.B = A, B
 
     def transition(self, time: float) -> tuple[Tensor, Tensor]:
-        """Return :math:`e^{-At}` and :math:`V_t`, each `(d, d)`, for a time t >= 0.
+        """Return :math:`e^{-At}` and :math:`V_t`, each `(d, d)`.
+
+        Args:
+            time: t >= 0, finite.
 
         Raises:
             ValueError: the time is negative or not finite.

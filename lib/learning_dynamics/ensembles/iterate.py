@@ -94,6 +94,9 @@ def iterate(
         watch: maps the rule's state to what else is recorded, `(*batch, ...)`, such as the step size:
             `lambda state: state.step_size`. Record number k is the state after k steps.
 
+    Returns:
+        What was recorded, which runs diverged, and the last iterates.
+
     Raises:
         ValueError: `steps` or `record` is out of range, or `rule` and `gradient` change the shape of
             `theta0`, or `observe` or `watch` drops the batch axes, or the rule reads the loss and `gradient`

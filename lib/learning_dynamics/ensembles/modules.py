@@ -212,6 +212,9 @@ class ModuleEnsemble:
                 sees diverged runs as they are; what it returns for them is replaced by infinity.
             watch: maps the rule's state to what else is recorded, `(B, ...)`: `lambda state: state.step_size`.
 
+        Returns:
+            What was recorded, and which runs diverged.
+
         Raises:
             ValueError: `steps` or `record` is out of range, the batches end early, `observe` or `watch` drops the
                 axis of the runs, or `watch` is given without a rule; and as `step`.
@@ -299,6 +302,9 @@ class ModuleEnsemble:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state of an ensemble made in the same way; its tensors may lie on another device.
+
+        Args:
+            state: what `state_dict` returned.
 
         Raises:
             ValueError: parameters or buffers have other names or shapes.

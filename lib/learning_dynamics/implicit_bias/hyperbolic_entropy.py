@@ -103,6 +103,9 @@ def kernel_weights(beta: Tensor, alpha: float | Tensor) -> Tensor:
         beta: `(*batch, d)`.
         alpha: positive; broadcasts against `beta`.
 
+    Returns:
+        `(*batch, d)`.
+
     Raises:
         ValueError: `alpha` is not positive and finite.
     """
@@ -115,6 +118,9 @@ def from_parameters(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]
     Args:
         positive: theta_+(0) `(*batch, d)`, no entry zero.
         negative: theta_-(0) `(*batch, d)`, no entry zero; signs do not matter.
+
+    Returns:
+        The scale alpha and the weights beta(0), each `(*batch, d)`.
 
     Raises:
         ValueError: the shapes differ or an entry is zero: it would stay zero for ever.
@@ -149,7 +155,7 @@ def least_potential(
         X: `(*batch, n, d)`, independent rows, n <= d.
         y: `(*batch, n)`.
         alpha: positive; broadcasts against the weights `(*batch, d)`.
-        start: beta(0), broadcasts against the weights; zero if left out.
+        start: beta(0), of a shape that broadcasts against the weights; zero if left out.
         tolerance: misfit at which to stop; rounding may end the iteration earlier.
         max_steps: most Newton steps on the last problem.
 

@@ -88,7 +88,15 @@ def functional_margins(theta: Tensor, signed: Tensor) -> Tensor:
 
 
 def log_exponential_loss(theta: Tensor, signed: Tensor) -> Tensor:
-    r"""Return :math:`\log\sum_i e^{-\langle z_i,\theta\rangle}`, `(*batch)`, without overflow or underflow."""
+    r"""Return :math:`\log\sum_i e^{-\langle z_i,\theta\rangle}`, `(*batch)`, without overflow or underflow.
+
+    Args:
+        theta: `(*batch, d)`.
+        signed: `(*batch, n, d)`.
+
+    Raises:
+        ValueError: the shapes do not fit together.
+    """
     return torch.logsumexp(-functional_margins(theta, signed), -1)
 
 
@@ -98,6 +106,13 @@ def sample_weights(theta: Tensor, signed: Tensor) -> Tensor:
     .. math:: p_i=e^{-\langle z_i,\theta\rangle}/\sum_je^{-\langle z_j,\theta\rangle}
 
     The gradient of `log_exponential_loss` is :math:`-\sum_ip_iz_i`.
+
+    Args:
+        theta: `(*batch, d)`.
+        signed: `(*batch, n, d)`.
+
+    Raises:
+        ValueError: the shapes do not fit together.
     """
     return torch.softmax(-functional_margins(theta, signed), -1)
 
@@ -256,6 +271,9 @@ def exponential_flow(
         log_times: `(T,)`, increasing natural logarithms of the times.
         tolerance: of the error of one step, absolute, in units of theta; > 0.
         max_steps: give up after so many steps.
+
+    Returns:
+        The path at these times.
 
     Raises:
         ValueError: a shape, `log_times` or `tolerance` is not as described, or `theta0` is not float64.

@@ -23,7 +23,13 @@ from learning_dynamics.ensembles import Gradient
 
 
 class SparseProblem(NamedTuple):
-    """Samples `X (*batch, n, d)`, targets `y (*batch, n)` and the truth `(*batch, d)` behind them."""
+    """A linear regression with a sparse truth behind it.
+
+    Attributes:
+        X: `(*batch, n, d)`, samples in rows.
+        y: `(*batch, n)`, targets.
+        truth: `(*batch, d)`, the weights that made them.
+    """
 
     X: Tensor
     y: Tensor
@@ -81,7 +87,11 @@ def sparse_problem(
 
 
 def second_moment(X: Tensor) -> Tensor:
-    r"""Return :math:`\hat\Sigma=X^\top X/n`, `(*batch, d, d)`."""
+    r"""Return :math:`\hat\Sigma=X^\top X/n`, `(*batch, d, d)`.
+
+    Args:
+        X: `(*batch, n, d)`, samples in rows.
+    """
     return X.mT @ X / X.shape[-2]
 
 
@@ -224,7 +234,7 @@ def recovery_error(log_theta: Tensor, truth: Tensor) -> Tensor:
 
     Args:
         log_theta: `(*batch, d)`.
-        truth: broadcasts against it; >= 0.
+        truth: `(d)` or `(*batch, d)`, >= 0.
 
     Returns:
         `(*batch, d)`.
@@ -235,7 +245,12 @@ def recovery_error(log_theta: Tensor, truth: Tensor) -> Tensor:
 
 
 def log_start(alpha: float | Sequence[float] | Tensor, d: int, like: Tensor) -> Tensor:
-    """Return the logarithms of the starts alpha (1, ..., 1), `(starts, d)`, of the dtype and device of `like`.
+    """Return the logarithms of the starts alpha (1, ..., 1), `(starts, d)`.
+
+    Args:
+        alpha: one scale or several, each positive and finite.
+        d: number of weights, >= 1.
+        like: a tensor of any shape, whose dtype and device the result has.
 
     Raises:
         ValueError: a scale is not positive and finite.

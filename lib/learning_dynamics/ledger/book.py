@@ -26,7 +26,12 @@ _ID = re.compile(r"[a-z][a-z_]*:[A-Za-z0-9][A-Za-z0-9.\-]*")
 
 @dataclass(frozen=True)
 class Control:
-    """An instance on which the check must fail: its name and its numbers, or a callable that computes them."""
+    """An instance on which the check must fail.
+
+    Attributes:
+        name: What is broken, in a few words.
+        value: The numbers that the same criterion must reject, or a callable that computes them.
+    """
 
     name: str
     value: Any
@@ -34,7 +39,13 @@ class Control:
 
 @dataclass(frozen=True)
 class Correction:
-    """A statement whose printed form fails: both forms and who confirmed it."""
+    """A statement whose printed form fails.
+
+    Attributes:
+        printed: The statement as its source prints it.
+        right: The statement as it holds.
+        evidence: "refereed" or "rederived".
+    """
 
     printed: str
     right: str
@@ -42,7 +53,11 @@ class Correction:
 
 
 def control(name: str, value: Any | Callable[[], Any]) -> Control:
-    """Return a control: what is broken in a few words, and the numbers that the same criterion must reject.
+    """Return a control for `Ledger.check`.
+
+    Args:
+        name: What is broken, in a few words.
+        value: The numbers that the same criterion must reject, or a callable that computes them.
 
     Raises:
         LedgerError: The name is empty or the value is text: a control is measured, never asserted.
@@ -56,6 +71,11 @@ def control(name: str, value: Any | Callable[[], Any]) -> Control:
 
 def correction(*, printed: str, right: str, evidence: str) -> Correction:
     """Return both forms of a corrected statement.
+
+    Args:
+        printed: The statement as its source prints it.
+        right: The statement as it holds.
+        evidence: "refereed" or "rederived".
 
     Raises:
         LedgerError: A form is empty, the two are equal, or the evidence is not a known kind.
@@ -174,6 +194,14 @@ class Ledger:
     ) -> None:
         """Record a claim that cannot be computed here: what it needs, in hours or data, and the ready command.
 
+        Args:
+            id: The result's id in the inventory, not recorded before.
+            statement: What is claimed, in one line.
+            needs: What is missing: hours, data, a GPU.
+            command: The command that computes it.
+            stand_in: What is shown in its place, if something is.
+            show: "row" (closed), or "card" (open).
+
         Raises:
             LedgerError: The id is malformed or repeated, or `needs` or `command` is empty.
         """
@@ -189,6 +217,12 @@ class Ledger:
 
     def stated(self, id: str, statement: str, *, why: str, show: str = "row") -> None:
         """Record a claim that no computation can check, and why.
+
+        Args:
+            id: The result's id in the inventory, not recorded before.
+            statement: What is claimed, in one line.
+            why: Why no computation can check it.
+            show: "row" (closed), or "card" (open).
 
         Raises:
             LedgerError: The id is malformed or repeated, or `why` is empty.

@@ -79,7 +79,12 @@ class Criterion(Protocol):
         ...
 
     def judge(self, measured: Any, *, each: bool) -> Outcome:
-        """Return what the numbers amount to; with `each` (controls) a single passing value already passes."""
+        """Return what the numbers amount to.
+
+        Args:
+            measured: What was measured: a number, an array, or samples by name, as the criterion takes them.
+            each: Whether a single passing value already passes, as for a control.
+        """
         ...
 
 
@@ -381,6 +386,9 @@ def identity(
         size: Size of what is compared, in the units of the difference; 1 for a relative error.
         dtype: The floating point type of the computation.
 
+    Returns:
+        The criterion, for `Ledger.check`.
+
     Raises:
         LedgerError: `condition < 1`, or `size <= 0`, or either is not finite, or the condition leaves no digit.
     """
@@ -423,6 +431,9 @@ def at_most(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool
         bound_symbols: The bound in symbols; needed where its number is computed and not the same on every machine.
         signed: The quantity may be negative, and so may the bound.
 
+    Returns:
+        The criterion, for `Ledger.check`.
+
     Raises:
         LedgerError: The bound is not finite, or is negative without `signed=True` (an error or a distance never is).
     """
@@ -432,7 +443,16 @@ def at_most(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool
 
 
 def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool = False) -> Criterion:
-    """Every value is at least `bound`; the arguments are those of `at_most`.
+    """Every value is at least `bound`.
+
+    Args:
+        symbols: The measured quantity in symbols.
+        bound_symbols: The bound in symbols; needed where its number is computed and not the same on every machine.
+        signed: The quantity may be negative, and so may the bound.
+        bound: The bound as a number.
+
+    Returns:
+        The criterion, for `Ledger.check`.
 
     Raises:
         LedgerError: The bound is not finite, or is not positive without `signed=True` (any distance would pass).
@@ -445,6 +465,14 @@ def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: boo
 def between(symbols: str, low: float, high: float) -> Criterion:
     """Every value lies in [low, high].
 
+    Args:
+        symbols: The measured quantity in symbols.
+        low: The lower end.
+        high: The upper end, above the lower.
+
+    Returns:
+        The criterion, for `Ledger.check`.
+
     Raises:
         LedgerError: An end is not finite, or low >= high.
     """
@@ -455,6 +483,14 @@ def between(symbols: str, low: float, high: float) -> Criterion:
 
 def inequality(symbols: str, *, size: float = 1.0, dtype: object = "float64") -> Criterion:
     """A proved inequality without slack: every value (right minus left side) >= -100 eps size.
+
+    Args:
+        symbols: The measured quantity in symbols.
+        size: Size of what is compared, in the units of the difference, > 0.
+        dtype: The floating point type of the computation.
+
+    Returns:
+        The criterion, for `Ledger.check`.
 
     Raises:
         LedgerError: `size <= 0` or not finite.
@@ -470,6 +506,14 @@ def inequality(symbols: str, *, size: float = 1.0, dtype: object = "float64") ->
 def exponent(symbols: str, claimed: float, *, neighbours: Sequence[float]) -> Criterion:
     """An interval of a fitted exponent contains the claimed one and excludes its neighbours.
 
+    Args:
+        symbols: The measured quantity in symbols.
+        claimed: The exponent that is claimed.
+        neighbours: The nearest exponents that one might confuse it with; at least one.
+
+    Returns:
+        The criterion, for `Ledger.check`.
+
     Raises:
         LedgerError: There is no neighbour, or the claimed value is among them.
     """
@@ -482,6 +526,13 @@ def exponent(symbols: str, claimed: float, *, neighbours: Sequence[float]) -> Cr
 def equals(symbols: str, value: int) -> Criterion:
     """Every value equals an integer exactly.
 
+    Args:
+        symbols: The measured quantity in symbols.
+        value: The integer.
+
+    Returns:
+        The criterion, for `Ledger.check`.
+
     Raises:
         LedgerError: `value` is not an integer.
     """
@@ -492,6 +543,14 @@ def equals(symbols: str, value: int) -> Criterion:
 
 def ordering(symbols: str, names: Sequence[str], *, level: float = 0.999) -> Criterion:
     """The named samples, paired over seeds, increase in this order.
+
+    Args:
+        symbols: The measured quantity in symbols.
+        names: The samples' names, the least first; at least two.
+        level: Coverage of each interval, in [0.95, 1).
+
+    Returns:
+        The criterion, for `Ledger.check`.
 
     Raises:
         LedgerError: Fewer than two names, a repeated name, or a level outside [0.95, 1).
@@ -505,6 +564,15 @@ def confident(
     symbols: str, *, at_most: float | None = None, at_least: float | None = None, level: float = 0.999
 ) -> Criterion:
     """The mean over seeds lies on the stated side of a bound, with confidence; too near it the verdict is `partly`.
+
+    Args:
+        symbols: The measured quantity in symbols.
+        at_most: The bound from above, or
+        at_least: the bound from below; exactly one of them.
+        level: Coverage of the interval, in [0.95, 1).
+
+    Returns:
+        The criterion, for `Ledger.check`.
 
     Raises:
         LedgerError: Not exactly one bound is given, or it is not finite, or the level is outside [0.95, 1).

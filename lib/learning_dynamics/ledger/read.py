@@ -26,12 +26,22 @@ def chapters(root: Path) -> list[str]:
 
 
 def notebook_path(root: Path, chapter: str) -> Path:
-    """Return the path of a chapter's notebook."""
+    """Return the path of a chapter's notebook.
+
+    Args:
+        root: The book's folder.
+        chapter: The chapter's id, `part/name`.
+    """
     return root / "chapters" / f"{chapter}.ipynb"
 
 
 def metadata_of_outputs(notebook: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-    """Yield what a notebook's outputs hold under one metadata key, in order."""
+    """Yield what a notebook's outputs hold under one metadata key, in order.
+
+    Args:
+        notebook: The notebook as read from JSON.
+        key: The key of an output's metadata.
+    """
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
             value = output.get("metadata", {}).get(key)
@@ -41,6 +51,10 @@ def metadata_of_outputs(notebook: dict[str, Any], key: str) -> Iterator[dict[str
 
 def notebook_records(path: Path, key: str = KEY) -> list[dict[str, Any]]:
     """Return the records of one notebook.
+
+    Args:
+        path: The notebook.
+        key: Which metadata to read: claims, or the numbers of figures.
 
     Raises:
         ValueError: The file is not a notebook, or a record has a schema or verdict unknown here, or an id twice.
@@ -77,6 +91,9 @@ def records(root: Path) -> list[dict[str, Any]]:
 def inventory(path: Path) -> list[dict[str, str]]:
     """Return the rows of the inventory.
 
+    Args:
+        path: The file `inventory.csv`.
+
     Raises:
         ValueError: An id stands twice.
     """
@@ -91,7 +108,13 @@ def inventory(path: Path) -> list[dict[str, str]]:
 
 
 def written_records(folder: Path, chapter: str, kind: str = "claims") -> list[dict[str, Any]]:
-    """Return what a run wrote to a folder (see the environment variable LEARNING_DYNAMICS_RECORDS)."""
+    """Return what a run wrote to a folder (see the environment variable LEARNING_DYNAMICS_RECORDS).
+
+    Args:
+        folder: What the variable named.
+        chapter: The chapter's id, `part/name`.
+        kind: Which records: `claims` or another.
+    """
     path = folder / f"{chapter.replace('/', '--')}.{kind}.jsonl"
     if not path.exists():
         return []
@@ -103,6 +126,10 @@ def differences(committed: list[dict[str, Any]], recomputed: list[dict[str, Any]
 
     Verdicts, controls and criteria must be equal; numbers agree within the record's `rtol` or below its `noise`. A
     number that is all rounding must stay under its bound and within a factor of 1000.
+
+    Args:
+        committed: The records of the committed notebook.
+        recomputed: Those of a run.
     """
     lines = []
     old = {record["id"]: record for record in committed}
@@ -165,7 +192,14 @@ def _phrases(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, st
 
 
 def close(x: float, y: float, rtol: float, atol: float) -> bool:
-    """Return whether two numbers agree: equal, or within rtol of the larger plus atol; NaN agrees with nothing."""
+    """Return whether two numbers agree: equal, or within rtol of the larger plus atol; NaN agrees with nothing.
+
+    Args:
+        x: A number.
+        y: Another.
+        rtol: Tolerance relative to the larger, >= 0.
+        atol: Tolerance added to it, >= 0.
+    """
     if x == y:
         return True
     if not (math.isfinite(x) and math.isfinite(y)):

@@ -35,6 +35,10 @@ class SmallCNN(nn.Module):
         self.last = nn.Linear(2 * width * quarter**2, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits `(n, num_classes)` of images `(n, in_channels, size, size)`."""
+        """Return the logits `(n, num_classes)`.
+
+        Args:
+            images: `(n, in_channels, size, size)`.
+        """
         hidden = self.second(self.first(images).relu()).relu()
         return self.last(hidden.flatten(1))

@@ -66,7 +66,11 @@ class LeNet(nn.Module):
                 parameter.copy_(bound * (2 * drawn - 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits `(n, num_classes)` of images `(n, 1, size, size)`."""
+        """Return the logits `(n, num_classes)`.
+
+        Args:
+            images: `(n, 1, size, size)`.
+        """
         x = functional.avg_pool2d(self.activation(self.first(images)), 2)
         x = functional.avg_pool2d(self.activation(self.second(x)), 2)
         return self.last(self.activation(self.hidden(x.flatten(1))))

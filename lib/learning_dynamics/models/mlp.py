@@ -76,7 +76,11 @@ class MLP(nn.Module):
         return last
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return outputs `(n, sizes[-1])` of inputs `(n, sizes[0])`."""
+        """Return the outputs `(n, sizes[-1])`.
+
+        Args:
+            x: `(n, sizes[0])`.
+        """
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)

@@ -72,6 +72,10 @@ class PreActivationResNet18(nn.Module):
         self.last = nn.Linear(channels, num_classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return logits `(n, num_classes)` of images `(n, in_channels, height, width)`."""
+        """Return the logits `(n, num_classes)`.
+
+        Args:
+            images: `(n, in_channels, height, width)`.
+        """
         features = self.norm(self.blocks(self.stem(images))).relu()
         return self.last(features.mean((-2, -1)))

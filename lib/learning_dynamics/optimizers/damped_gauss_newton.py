@@ -85,7 +85,10 @@ class DampedGaussNewton(torch.optim.Optimizer):
         Args:
             closure: not used; the method evaluates the model itself.
             inputs: `(n, ...)`, the batch.
-            targets: as the law wants them, n of them.
+            targets: `(n)` or `(n, d_y)`, as the law takes them.
+
+        Returns:
+            The loss, a number `()`.
 
         Raises:
             ValueError: a closure is given; or as `curvature.GaussNewton`.

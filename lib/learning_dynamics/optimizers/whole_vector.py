@@ -34,6 +34,13 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
 
     A subclass says its step size (`_step_sizes`), checks the hyper-parameters that only it has (`_require`) and, if it
     does more than subtract step size times gradient, moves the parameters (`_move`).
+
+    Args:
+        params: parameters, or dictionaries of parameter groups.
+        defaults: hyper-parameters of the groups that do not say them.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
     """
 
     needs_loss: ClassVar[bool] = True
@@ -48,6 +55,9 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters, as in torch.
+
+        Args:
+            param_group: the group's `params` and the hyper-parameters that are its own.
 
         Raises:
             ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
@@ -77,6 +87,9 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         Args:
             closure: computes the gradients again and returns the loss.
             loss: the loss that the present gradients belong to; instead of a closure.
+
+        Returns:
+            The loss as it was given; None where none is needed and none was given.
 
         Raises:
             ValueError: no loss where one is needed, or both; the loss or a gradient is not allowed (see above).

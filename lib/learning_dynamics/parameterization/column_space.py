@@ -51,11 +51,19 @@ class ColumnSpace:
         return self.singular_values > rtol * self.singular_values[..., :1]
 
     def rank(self, rtol: float) -> Tensor:
-        """Return the number of singular values that are kept, `(*batch)` int64."""
+        """Return the number of singular values that are kept, `(*batch)` int64.
+
+        Args:
+            rtol: singular values below `rtol` times the largest are dropped.
+        """
         return self.kept(rtol).sum(-1)
 
     def residual(self, rtol: float) -> Tensor:
-        """Return the norm of what the kept vectors miss of y, divided by the norm of y, `(*batch)`, in [0, 1]."""
+        """Return the norm of what the kept vectors miss of y, divided by the norm of y, `(*batch)`, in [0, 1].
+
+        Args:
+            rtol: singular values below `rtol` times the largest are dropped.
+        """
         missed = torch.where(self.kept(rtol), 0.0, self.components).square().sum(-1) + self.outside**2
         return missed.sqrt() / self.norm
 
@@ -63,6 +71,12 @@ class ColumnSpace:
         r"""Return :math:`\lVert y - J\omega\rVert / \lVert y\rVert` for the minimizer of |y - J w|^2 + damping^2 |w|^2.
 
         A smooth relative of `residual`, which a matrix-free solver can compute too.
+
+        Args:
+            damping: positive and finite, in units of the singular values.
+
+        Returns:
+            `(*batch)`, in [0, 1].
 
         Raises:
             ValueError: The damping is not positive and finite.
@@ -72,7 +86,11 @@ class ColumnSpace:
         return (left.square().sum(-1) + self.outside**2).sqrt() / self.norm
 
     def coefficient_norm(self, rtol: float) -> Tensor:
-        r"""Return :math:`\lVert J^+ y\rVert` with the kept singular values only, `(*batch)`."""
+        r"""Return :math:`\lVert J^+ y\rVert` with the kept singular values only, `(*batch)`.
+
+        Args:
+            rtol: singular values below `rtol` times the largest are dropped.
+        """
         quotient = self.components / torch.where(self.kept(rtol), self.singular_values, torch.inf)
         return quotient.norm(dim=-1)
 
@@ -83,6 +101,9 @@ def from_jacobian(jacobian: Tensor, target: Tensor) -> ColumnSpace:
     Args:
         jacobian: `(*batch, n, d)`, in the dtype in which the question is asked.
         target: `(*batch, n)`, not zero.
+
+    Returns:
+        What the columns can reach of the target.
 
     Raises:
         ValueError: Shapes do not fit, or a target is zero.
@@ -99,6 +120,9 @@ def from_gram(gram: Tensor, target: Tensor) -> ColumnSpace:
         gram: `(*batch, n, n)`, symmetric positive semi-definite.
         target: `(*batch, n)`, not zero.
 
+    Returns:
+        What the columns can reach of the target.
+
     Raises:
         ValueError: Shapes do not fit, or a target is zero.
     """
@@ -110,7 +134,13 @@ def from_gram(gram: Tensor, target: Tensor) -> ColumnSpace:
 
 
 class MatrixFree(NamedTuple):
-    """What `damped_residual` found: the relative residual, LSMR's steps, and whether its tolerance was met."""
+    """What `damped_residual` found.
+
+    Attributes:
+        residual: relative residual, in [0, 1].
+        steps: LSMR's steps.
+        converged: whether its tolerance was met.
+    """
 
     residual: float
     steps: int
@@ -219,7 +249,12 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
 
 
 def layerwise_gram(model: nn.Module, inputs: Tensor) -> Tensor:
-    r"""Return the tangent kernel :math:`JJ^\top`, `(n d_y, n d_y)`, as the sum of `layer_grams`."""
+    r"""Return the tangent kernel :math:`JJ^\top`, `(n d_y, n d_y)`, as the sum of `layer_grams`.
+
+    Args:
+        model: a module whose layers `layer_grams` knows.
+        inputs: `(n, ...)`.
+    """
     return torch.stack(list(layer_grams(model, inputs).values())).sum(0)
 
 

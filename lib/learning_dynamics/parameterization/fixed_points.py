@@ -88,7 +88,10 @@ def reward_chain_value(u: Tensor, Z: Tensor, discount: float | Tensor) -> Tensor
 
 
 def transitions(Z: Tensor) -> Tensor:
-    """Return the row softmax of the logits `(*batch, d, d)`.
+    """Return the row softmax of the logits, `(*batch, d, d)`.
+
+    Args:
+        Z: `(*batch, d, d)`, logits.
 
     Raises:
         ValueError: Z is not square, or a row is not turned into a distribution (NaN, +inf, only -inf).
@@ -119,6 +122,9 @@ def unrolled_value(
         discount: in [0, 1), a number or a tensor `(*batch)`.
         sweeps: K, >= 0.
         start: `(*batch, d)`, the value before the first sweep; zero if left out.
+
+    Returns:
+        `(*batch, d)`.
 
     Raises:
         ValueError: as in `reward_chain_value`, or `sweeps` is negative.
@@ -151,6 +157,9 @@ def fixed_point(
         tolerance: stop when no entry changes by more than this, > 0. In the backward pass, relative to the largest
             entry of g.
         most_sweeps: give up after so many sweeps, >= 1; `converged` then says which runs had not arrived.
+
+    Returns:
+        The fixed point `(*batch, d)`, with the number of sweeps and where they sufficed.
 
     Raises:
         ValueError: `tolerance` or `most_sweeps` is not as described, or f changes the shape.
@@ -219,6 +228,10 @@ def least_eigenvalue_bound(discount: float | Tensor, d: int) -> float | Tensor:
     r"""Return :math:`c = (1+\hat\gamma\sqrt d)^{-2}`, below every eigenvalue of the preconditioner in d dimensions.
 
     A row-stochastic S has spectral norm at most :math:`\sqrt d`, hence :math:`\lVert A\rVert\le1+\hat\gamma\sqrt d`.
+
+    Args:
+        discount: in [0, 1), a number or a tensor.
+        d: number of states, >= 1.
     """
     return (1 + discount * d**0.5) ** -2
 

@@ -20,7 +20,12 @@ from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class AdaGradState(NamedTuple):
-    """Number of steps taken, and the sum s of the squared gradients, `(*batch, d)`."""
+    """State of `AdaGrad`.
+
+    Attributes:
+        step: number of steps taken.
+        sum_of_squares: `(*batch, d)`, the sum s of the squared gradients.
+    """
 
     step: int
     sum_of_squares: Tensor

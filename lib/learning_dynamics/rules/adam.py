@@ -46,7 +46,17 @@ def adam_start(theta: Tensor) -> AdamState:
 
 @dataclass(frozen=True, eq=False)
 class AdamRule:
-    """Base of `Adam` and `AMSGrad`: their hyper-parameters, running means and step."""
+    """Base of `Adam` and `AMSGrad`: their hyper-parameters, running means and step.
+
+    Args:
+        step_size: eta >= 0; a number, a tensor `(*batch, 1)`, or a schedule k -> eta_k.
+        beta1: decay of the mean gradient, in [0, 1); a number, a tensor `(*batch, 1)`, or a schedule.
+        beta2: decay of the mean square, in [0, 1); a number or a tensor `(*batch, 1)`.
+        epsilon: >= 0, in units of the gradient.
+
+    Raises:
+        ValueError: a hyper-parameter is out of range, not finite, or has a coordinate axis.
+    """
 
     step_size: StepSize = 1e-3
     beta1: Momentum = 0.9

@@ -48,12 +48,16 @@ def decsps_step_size(
 
     Args:
         loss: f_S; any shape, as all other arguments broadcast against it.
-        squared_norm: the squared norm of the gradient of f_S; where it is 0 the minimum stays as it is.
-        smallest: the smallest ratio of the steps before; infinity at the first.
+        squared_norm: of the shape of `loss`, the squared norm of the gradient of f_S; where it is 0 the minimum
+            stays as it is.
+        smallest: of the shape of `loss`, the smallest ratio of the steps before; infinity at the first.
         cap: eta_max > 0 (the source's gamma_b).
         c_k: divisor of this step, > 0.
         c_0: divisor of the first step, > 0.
         lower_bound: l_S, at most the infimum of f_S. A loss below it counts as equal to it.
+
+    Returns:
+        The step size and the smallest ratio with this step's, both of the common shape.
     """
     smallest = torch.minimum(polyak_ratio(loss, squared_norm, lower_bound), smallest)
     first = torch.as_tensor(c_0 * cap, dtype=loss.dtype, device=loss.device)

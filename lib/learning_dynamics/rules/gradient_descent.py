@@ -12,7 +12,11 @@ from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class GradientDescentState(NamedTuple):
-    """Number of steps taken."""
+    """State of `GradientDescent`.
+
+    Attributes:
+        step: number of steps taken.
+    """
 
     step: int
 

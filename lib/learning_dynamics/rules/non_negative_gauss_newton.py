@@ -33,12 +33,13 @@ def ngn_step_size(
 
     Args:
         loss: f_S >= 0; any shape, as all other arguments broadcast against it.
-        squared_norm: the squared norm of the gradient of f_S.
+        squared_norm: of the shape of `loss`, the squared norm of the gradient of f_S.
         cap: the largest step eta_max > 0 (the source's sigma).
         lower_bound: taken from the loss first. A loss below it counts as equal to it.
 
     Returns:
-        the step size; the cap where the gradient is zero, and 0 where the loss is zero but the gradient is not.
+        the step size, of the common shape; the cap where the gradient is zero, and 0 where the loss is zero but the
+        gradient is not.
     """
     twice = 2 * (loss - lower_bound).clamp(min=0)
     share = torch.where(twice == 0, twice, twice / (twice + cap * squared_norm))  # 0 where both underflow

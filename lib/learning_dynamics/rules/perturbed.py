@@ -16,7 +16,12 @@ PLACES = ("gradient", "update")
 
 
 class PerturbedState(NamedTuple):
-    """Number of steps taken, and the state of the rule."""
+    """State of a rule with noise.
+
+    Attributes:
+        step: number of steps taken.
+        inner: the state of the rule inside.
+    """
 
     step: int
     inner: Any

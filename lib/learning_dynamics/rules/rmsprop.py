@@ -20,7 +20,12 @@ from learning_dynamics.rules.torch_twin import torch_twin
 
 
 class RMSpropState(NamedTuple):
-    """Number of steps taken, and the running mean v of the squared gradients, `(*batch, d)`."""
+    """State of `RMSprop`.
+
+    Attributes:
+        step: number of steps taken.
+        mean_square: `(*batch, d)`, the running mean v of the squared gradients.
+    """
 
     step: int
     mean_square: Tensor

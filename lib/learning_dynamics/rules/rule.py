@@ -21,7 +21,13 @@ class Rule(Protocol[State]):
         ...
 
     def step(self, theta: Tensor, gradient: Tensor, state: State) -> tuple[Tensor, State]:
-        """Return `theta` and the state after one step with the gradient `(*batch, d)` taken at `theta`."""
+        """Return the parameters `(*batch, d)` and the state after one step.
+
+        Args:
+            theta: `(*batch, d)`, the parameters.
+            gradient: `(*batch, d)`, taken at `theta`.
+            state: what `start` or the last step returned.
+        """
         ...
 
 
@@ -38,7 +44,14 @@ class LossRule(Protocol[State]):
         ...
 
     def step(self, theta: Tensor, gradient: Tensor, state: State, loss: Tensor) -> tuple[Tensor, State]:
-        """Return `theta` and the state after one step with gradient and loss `(*batch)` taken at `theta`."""
+        """Return the parameters `(*batch, d)` and the state after one step.
+
+        Args:
+            theta: `(*batch, d)`, the parameters.
+            gradient: `(*batch, d)`, taken at `theta`.
+            state: what `start` or the last step returned.
+            loss: `(*batch)`, taken at `theta`.
+        """
         ...
 
 

@@ -32,13 +32,14 @@ def sps_step_size(
 
     Args:
         loss: f_S; any shape, as all other arguments broadcast against it.
-        squared_norm: the squared norm of the gradient of f_S.
+        squared_norm: of the shape of `loss`, the squared norm of the gradient of f_S.
         cap: eta_max > 0 (the source's gamma_b); infinity means no cap.
         c: > 0.
         lower_bound: l_S, at most the infimum of f_S. A loss below it counts as equal to it.
 
     Returns:
-        the step size; the cap (0 if that is infinite) where the gradient is zero, so that nothing moves there.
+        the step size, of the common shape; the cap (0 if that is infinite) where the gradient is zero, so that
+        nothing moves there.
     """
     cap = torch.as_tensor(cap, dtype=loss.dtype, device=loss.device)
     ratio = polyak_ratio(loss, squared_norm, lower_bound) / c
@@ -59,7 +60,12 @@ def polyak_ratio(loss: Tensor, squared_norm: Tensor, lower_bound: Hyperparameter
 
 
 class SPSState(NamedTuple):
-    """Number of steps taken, and the step size used last, `(*batch)`; NaN before the first step."""
+    """State of `SPS`.
+
+    Attributes:
+        step: number of steps taken.
+        step_size: `(*batch)`, the step size used last; NaN before the first step.
+    """
 
     step: int
     step_size: Tensor

@@ -21,10 +21,19 @@ class Streaming(Protocol):
         """Map a sequence."""
 
     def start(self, *batch: int) -> Tensor:
-        """Return the state before the first position."""
+        """Return the state before the first position, `(*batch, N)`.
+
+        Args:
+            *batch: the batch axes.
+        """
 
     def step(self, u: Tensor, state: Tensor, /) -> tuple[Tensor, Tensor]:
-        """Return the output for one position and the next state."""
+        """Return the output `(*batch, outputs)` for one position and the next state `(*batch, N)`.
+
+        Args:
+            u: `(*batch, inputs)`, one position.
+            state: `(*batch, N)`, the state before it.
+        """
 
 
 @runtime_checkable
@@ -87,11 +96,16 @@ class RecurrentBlock(nn.Module):
         return h + self.dropout(mixed)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Map `h (*batch, T, width)` to the same shape."""
+        """Return the block's outputs `(*batch, T, width)` of `h (*batch, T, width)`."""
         return self._mix(h, self.recurrence(self.norm(h)))
 
     def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the block's output `(*batch, width)` and the next state for one position."""
+        """Return the block's output `(*batch, width)` and the next state for one position.
+
+        Args:
+            h: `(*batch, width)`, one position.
+            x: the layer's state, `(*batch, N)`.
+        """
         y, x = self.recurrence.step(self.norm(h), x)
         return self._mix(h, y), x
 
@@ -137,7 +151,14 @@ class SequenceModel(nn.Module):
         self.decoder = nn.Linear(width, outputs)
 
     def forward(self, u: Tensor) -> Tensor:
-        """Map a batch of sequences to `(*batch, outputs)`, or `(*batch, T, outputs)` without pooling."""
+        """Return the outputs `(*batch, outputs)`, or `(*batch, T, outputs)` without pooling.
+
+        Args:
+            u: `(*batch, T, inputs)`, or integer tokens `(*batch, T)` where the model embeds them.
+
+        Raises:
+            ValueError: the sequence is not of one of these shapes.
+        """
         require_sequence("u", self._as_sequence(u), self._last_axis(u))
         h = self.encoder(u)
         for block in self.blocks:
@@ -185,6 +206,12 @@ def parameter_groups(
     A layer's recurrent parameters are what its `recurrent_parameters()` returns: eigenvalues, B and normalizer; a dense
     layer has none.
 
+    Args:
+        model: a model with recurrent layers, such as `SequenceModel`.
+        learning_rate: of all other parameters, > 0.
+        recurrent_factor: rate of the recurrent parameters over it, > 0.
+        weight_decay: of all other parameters, >= 0.
+
     Raises:
         ValueError: a rate or factor that is not positive, or a negative decay.
     """
@@ -207,6 +234,11 @@ def warmup_cosine(steps: int, warmup: float = 0.1, floor: float = 1e-7) -> Calla
     """Return the factor of the learning rate at step k, for `torch.optim.lr_scheduler.LambdaLR`.
 
     It rises linearly from `floor` to 1 over the share `warmup` of all steps, then falls back along a cosine.
+
+    Args:
+        steps: number of all steps, >= 1.
+        warmup: share of them in which the factor rises, in [0, 1).
+        floor: the factor at the first step, and the least at the end.
 
     Raises:
         ValueError: fewer than one step, or a share outside [0, 1).

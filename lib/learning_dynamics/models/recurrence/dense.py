@@ -65,12 +65,21 @@ class DenseRecurrence(nn.Module):
         return self.A.new_zeros(*batch, self.A.shape[0])
 
     def step(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return output `(*batch, outputs)` and next state `(*batch, N)` for one input `u (*batch, inputs)`."""
+        """Return the output `(*batch, outputs)` and the next state `(*batch, N)`.
+
+        Args:
+            u: `(*batch, inputs)`, one input.
+            x: `(*batch, N)`, the state.
+        """
         x = ACTIVATIONS[self.activation](x @ self.A.T + u @ self.B.T)
         return x @ self.C.T + u @ self.D.T, x
 
     def states(self, u: Tensor) -> Tensor:
-        """Return the states `(*batch, T, N)` that the sequence `u (*batch, T, inputs)` leaves behind."""
+        """Return the states `(*batch, T, N)` that the sequence `u (*batch, T, inputs)` leaves behind.
+
+        Raises:
+            ValueError: the sequence has another number of inputs, or is empty.
+        """
         require_sequence("u", u, self.B.shape[1])
         driven = u @ self.B.T
         return _States.apply(
@@ -78,7 +87,7 @@ class DenseRecurrence(nn.Module):
         ).reshape(driven.shape)
 
     def forward(self, u: Tensor) -> Tensor:
-        """Map a sequence `u (*batch, T, inputs)` to `(*batch, T, outputs)`."""
+        """Return the outputs `(*batch, T, outputs)` of a sequence `u (*batch, T, inputs)`."""
         return self.states(u) @ self.C.T + u @ self.D.T
 
 

@@ -74,12 +74,19 @@ class DiagonalRecurrence(nn.Module, ABC):
         return torch.complex(u @ B.real.T, u @ B.imag.T)
 
     def states(self, u: Tensor) -> Tensor:
-        """Return the states `(*batch, T, N)`, complex, of the forward direction."""
+        """Return the states `(*batch, T, N)`, complex, of the forward direction.
+
+        Args:
+            u: `(*batch, T, width)`.
+
+        Raises:
+            ValueError: the sequence has another width, or is empty.
+        """
         require_sequence("u", u, self.D.shape[0])
         return linear_recurrence(self.eigenvalues(), self.driven(u), method=self.method, stable=False)
 
     def forward(self, u: Tensor) -> Tensor:
-        """Map a sequence `u (*batch, T, width)` to `(*batch, T, width)`."""
+        """Return the outputs `(*batch, T, width)` of a sequence `u (*batch, T, width)`."""
         y = self._read(self.states(u), 0) + self.D * u
         if self.bidirectional:
             y = y + self._read(self.states(u.flip(-2)).flip(-2), 1)
@@ -90,7 +97,11 @@ class DiagonalRecurrence(nn.Module, ABC):
         return torch.zeros_like(self.eigenvalues()).expand(*batch, -1)
 
     def step(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return output `(*batch, width)` and next state for one input: streaming, equal to `forward`.
+        """Return output `(*batch, width)` and next state `(*batch, N)` for one input: streaming, equal to `forward`.
+
+        Args:
+            u: `(*batch, width)`, one input.
+            x: `(*batch, N)`, complex, the state.
 
         Raises:
             ValueError: the layer is bidirectional, which needs the end of the sequence first.

@@ -146,6 +146,10 @@ def powers_of(eigenvalues: Tensor, count: int) -> Tensor:
 
     By repeated doubling, so that rounding grows with log(count).
 
+    Args:
+        eigenvalues: `(*batch, N)`.
+        count: how many, >= 1.
+
     Raises:
         ValueError: `count` is less than 1.
     """

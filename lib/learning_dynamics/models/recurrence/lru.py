@@ -58,6 +58,9 @@ def input_normalizer(eigenvalues: Tensor) -> Tensor:
     r"""Return :math:`\gamma=\sqrt{1-|\lambda|^2}` `(*batch, N)` (Orvieto 2023, eq. 129).
 
     With gamma in front of white input the states have the input's variance.
+
+    Args:
+        eigenvalues: `(*batch, N)`, inside the unit circle.
     """
     return (1 - eigenvalues.abs() ** 2).clamp(min=0).sqrt()
 

@@ -18,6 +18,13 @@ Discretization = Literal["zoh", "bilinear", "euler"]
 def s4d_lin(states: int, *, dtype: torch.dtype = torch.complex128) -> Tensor:
     r"""Return the rates :math:`\tilde a_n=-\frac12+i\pi n`, n = 0, ..., N - 1 (S4D-Lin; Gu, Gupta, Goel and Ré 2022).
 
+    Args:
+        states: N >= 1.
+        dtype: a complex dtype.
+
+    Returns:
+        `(N)`, complex.
+
     Raises:
         ValueError: `states` is less than 1.
     """
@@ -30,6 +37,13 @@ def s4d_inv(states: int, *, dtype: torch.dtype = torch.complex128) -> Tensor:
     r"""Return the rates :math:`\tilde a_n=-\frac12+i\frac N\pi(\frac N{2n+1}-1)`, S4D-Inv.
 
     n = 0, ..., N - 1 (Gu, Gupta, Goel and Ré 2022).
+
+    Args:
+        states: N >= 1.
+        dtype: a complex dtype.
+
+    Returns:
+        `(N)`, complex.
 
     Raises:
         ValueError: `states` is less than 1.

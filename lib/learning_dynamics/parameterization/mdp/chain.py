@@ -41,5 +41,10 @@ def chain(
 
 
 def chain_policy(epsilon: float = 0.1, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    """Return the policy `(11, 2)` that prefers the right action everywhere."""
+    """Return the policy `(11, 2)` that prefers the right action everywhere.
+
+    Args:
+        epsilon: probability of an action at random, in [0, 1].
+        dtype: of the result.
+    """
     return epsilon_greedy(torch.full((LENGTH + 1,), RIGHT), 2, epsilon, dtype)

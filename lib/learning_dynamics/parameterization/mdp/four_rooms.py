@@ -54,6 +54,11 @@ def four_rooms(
 
 
 def four_rooms_policy(process: MarkovDecisionProcess, epsilon: float = 0.1) -> torch.Tensor:
-    """Return the policy `(122, 4)` that prefers the optimal action."""
+    """Return the policy `(122, 4)` that prefers the optimal action.
+
+    Args:
+        process: what `four_rooms` returned.
+        epsilon: probability of an action at random, in [0, 1].
+    """
     plan = policy_iteration(process.transitions, process.rewards, process.discount)
     return epsilon_greedy(plan.actions, len(process.transitions), epsilon, process.rewards.dtype)

@@ -12,7 +12,13 @@ GOAL = 0.5
 
 
 class Episodes(NamedTuple):
-    """Positions and velocities `(N, T, 2)`, rewards `(N, T)`, and `active (N, T)`: the episode had not ended before."""
+    """Episodes on the hill.
+
+    Attributes:
+        observations: `(N, T, 2)`, positions and velocities.
+        rewards: `(N, T)`.
+        active: `(N, T)` bool, whether the episode had not ended before.
+    """
 
     observations: Tensor
     rewards: Tensor
@@ -62,6 +68,9 @@ def episodes(
         epsilon: in [0, 1].
         dtype: of the observations.
 
+    Returns:
+        The episodes.
+
     Raises:
         ValueError: a count is less than 1 or epsilon outside [0, 1].
     """
@@ -90,6 +99,11 @@ def radial_features(observations: Tensor, *, grid: int = 20, width: float = 0.1)
 
     They are the softmax over the centres of minus the squared distance, each direction in units of `width` times its
     range; the centres lie on a grid that includes the ends of both ranges.
+
+    Args:
+        observations: `(*batch, 2)`, positions and velocities.
+        grid: number of centres in each direction, >= 2.
+        width: of a feature, as a share of each range, > 0.
 
     Raises:
         ValueError: the grid has fewer than 2 points or the width is not positive.

@@ -16,9 +16,13 @@ from learning_dynamics.parameterization.mdp.process import require_discount, req
 
 
 class Plan(NamedTuple):
-    """Optimal values `(*batch, s)`, the greedy actions `(*batch, s)` int64, and how many sweeps or solves it took.
+    """What planning found.
 
-    `converged (*batch)` says where the last sweep changed nothing beyond the tolerance.
+    Attributes:
+        values: `(*batch, s)`, optimal values.
+        actions: `(*batch, s)` int64, the greedy actions.
+        rounds: number of sweeps or solves.
+        converged: `(*batch)`, whether the last one changed nothing beyond the tolerance.
     """
 
     values: Tensor
@@ -28,7 +32,14 @@ class Plan(NamedTuple):
 
 
 def action_values(transitions: Tensor, rewards: Tensor, discount: float, values: Tensor) -> Tensor:
-    """Return the values of one action followed by `values (*batch, s)`, shape `(*batch, a, s)`."""
+    """Return the values of one action followed by `values`, shape `(*batch, a, s)`.
+
+    Args:
+        transitions: `(*batch, a, s, s)`, row-stochastic.
+        rewards: `(*batch, a, s)`.
+        discount: in [0, 1).
+        values: `(*batch, s)`.
+    """
     return rewards + discount * (transitions @ values[..., None, :, None])[..., 0]
 
 
@@ -52,6 +63,9 @@ def value_iteration(
         tolerance: > 0, largest change of a value in the last sweep.
         sweeps: at most so many, >= 1.
         start: `(*batch, s)`; the largest immediate reward if left out.
+
+    Returns:
+        Values and greedy actions.
 
     Raises:
         ValueError: an argument is out of range or a row is not a probability distribution.
@@ -89,6 +103,9 @@ def policy_iteration(
         actions: `(*batch, s)` int64, where to start; the best immediate reward if left out.
         solves: at most so many linear solves, >= 1.
 
+    Returns:
+        Values and greedy actions.
+
     Raises:
         ValueError: an argument is out of range or a row is not a probability distribution.
     """
@@ -108,7 +125,13 @@ def policy_iteration(
 
 
 def chosen(transitions: Tensor, rewards: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the chain `(*batch, s, s)` and the rewards `(*batch, s)` of one action a state."""
+    """Return the chain `(*batch, s, s)` and the rewards `(*batch, s)` of one action a state.
+
+    Args:
+        transitions: `(*batch, a, s, s)`.
+        rewards: `(*batch, a, s)`.
+        actions: `(*batch, s)` int64, the action of each state.
+    """
     index = actions[..., None, :]
     rows = index[..., None].expand(*index.shape, transitions.shape[-1])
     return transitions.gather(-3, rows).squeeze(-3), rewards.gather(-2, index).squeeze(-2)

@@ -70,6 +70,10 @@ class MarkovDecisionProcess:
         """Return the exact values `(*offsets, s)` of a policy, the offset added to every reward.
 
         The offset is paid in absorbing states too, so that it adds `offset / (1 - gamma)` everywhere.
+
+        Args:
+            policy: `(s, a)`, rows that sum to one.
+            offset: a number, or a tensor `(*offsets)`.
         """
         chain, rewards = self.under(policy)
         offset = torch.as_tensor(offset, dtype=rewards.dtype, device=rewards.device)

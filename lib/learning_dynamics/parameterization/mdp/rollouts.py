@@ -15,7 +15,13 @@ from learning_dynamics.parameterization.mdp.process import (
 
 
 class Rollouts(NamedTuple):
-    """States `(N, T)`, actions `(N, T)` (int64) and rewards `(N, T)` of N trajectories of T steps."""
+    """N trajectories of T steps.
+
+    Attributes:
+        states: `(N, T)` int64.
+        actions: `(N, T)` int64.
+        rewards: `(N, T)`.
+    """
 
     states: Tensor
     actions: Tensor
@@ -37,6 +43,9 @@ def rollouts(
         starts: `(N,)` int64.
         steps: T >= 1.
         generator: a CPU generator; the draws are made on the CPU whatever the device.
+
+    Returns:
+        The trajectories.
 
     Raises:
         ValueError: a start is not a state, `steps` < 1, or a row of the policy is not a distribution.
@@ -64,6 +73,9 @@ def discounted_returns(rewards: Tensor, discount: float) -> Tensor:
     Args:
         rewards: `(*batch, T)`.
         discount: gamma in [0, 1).
+
+    Returns:
+        `(*batch, T)`.
 
     Raises:
         ValueError: the discount is outside [0, 1).
