@@ -283,8 +283,8 @@ ledger.check(
 # | $z$, $p$ (local) | $z$ | log-odds and probability of the coin |
 # :::
 #
-# The step sizes are to be chosen by hand here. A second reading of the same step comes with one. Around $\theta$ the loss
-# has the quadratic model
+# In this form the step sizes have to be chosen by hand. A second reading of the same step supplies one, $\eta=1$. Around $\theta$ the
+# loss has the quadratic model
 #
 # $$M(\delta)=\nabla\mathcal L^\top\delta+\tfrac12\,\delta^\top C\,\delta$$ (eq-damping-model)
 #
@@ -319,14 +319,15 @@ ledger.check(
 # itself at $\lambda=0$. $\square$
 # :::
 #
-# The check takes a network with one output for the log-odds of a label. The model's gradient is computed by
+# The check takes a network with one output for the log-odds of a label, of fifty random ones that with the best conditioned Fisher
+# matrix, so that rounding does not hide the result. The model's gradient is computed by
 # automatic differentiation of the loss of the linearized network, without $F$.
 
 # %%
 source = run.generator("small network")
 x_small = torch.randn(40, 2, generator=source, **like)
 y_small = (torch.rand(40, generator=source) < 0.4).to(**like)
-theta_small = torch.randn(13, generator=source, **like)
+drawn = torch.randn(50, 13, generator=source, **like)  # fifty networks
 
 
 def log_odds(theta, x=x_small):  # 2-3-1 tanh network, (13) -> (40)
@@ -338,12 +339,17 @@ def log_loss(z):
     return (torch.nn.functional.softplus(z) - y_small * z).mean()
 
 
-z, J = log_odds(theta_small), jacrev(log_odds)(theta_small)
-p = z.sigmoid()
-F = (J * (p * (1 - p))[:, None]).T @ J / 40
-g = J.T @ (p - y_small) / 40
+def fisher(theta):
+    J, p = jacrev(log_odds)(theta), log_odds(theta).sigmoid()
+    return (J * (p * (1 - p))[:, None]).T @ J / 40
+
+
+theta_small = drawn[torch.linalg.cond(vmap(fisher)(drawn)).argmin()]
+F, J, z = fisher(theta_small), jacrev(log_odds)(theta_small), log_odds(theta_small)
+g = J.T @ (z.sigmoid() - y_small) / 40
 natural = -torch.linalg.solve(F, g)
-linearized, zero = grad(lambda delta: log_loss(z + J @ delta)), torch.zeros(13, **like)
+zero = torch.zeros(13, **like)
+linearized = grad(lambda delta: log_loss(z + J @ delta))
 model_gradient = linearized(zero) + jacrev(linearized)(zero) @ natural
 values, Q = torch.linalg.eigh(F)
 shares = (Q.T @ curvature.damped_step(F, g, 0.01)) / (Q.T @ natural)
@@ -404,12 +410,16 @@ def from_fair(p):
     return (fair * (fair / p).log()).sum(-1)
 
 
-loaded = torch.tensor([[0.8, 0.15, 0.05], [0.9, 0.06, 0.04], [0.7, 0.25, 0.05]], **like)
+loaded = [[0.8, 0.15, 0.05], [0.9, 0.06, 0.04], [0.7, 0.25, 0.05]]
+loaded = torch.tensor(loaded, **like)
 theta_die = (loaded[:, :2] / loaded[:, 2:]).log()
-F_die = torch.diag_embed(loaded[:, :2]) - loaded[:, :2, None] * loaded[:, None, :2]
-g_die = loaded[:, :2] - fair[:2]
-full = die(theta_die - torch.linalg.solve(F_die, g_die))
+two = loaded[:, :2]  # the third probability is not free
+F_die = torch.diag_embed(two) - two[:, :, None] * two[:, None]
+g_die = two - fair[:2]
+natural_die = -torch.linalg.solve(F_die, g_die)
+full = die(theta_die + natural_die)
 worse = from_fair(full) / from_fair(loaded)
+tenth = from_fair(die(theta_die + 0.1 * natural_die)) / from_fair(loaded)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The arrow points at the fair die; the straight line in parameters bends away.** All dice with three faces, each corner one face for certain; contours: distance KL to the fair die. From the loaded die (black), the natural gradient's direction among probabilities (red arrow), and the path $\\theta-\\eta F^{-1}\\nabla\\mathcal{L}$, $0\\le\\eta\\le1$ (black): it ends near the third corner. Green: the damped steps $\\delta(\\lambda)$ from large $\\lambda$ to $0.03$. What breaks the picture (dashed): with the probabilities themselves as parameters the full step arrives.", "name": "fig-damping-die"}, "image": {"alt": "A triangle with closed contours around its centre. From a dot near one corner a red arrow points at the centre; a black curve starts along it and bends to another corner; a green curve bends less and passes close to the centre."}}
 corners = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(0.75)]], **like)
@@ -420,8 +430,7 @@ def place(p):
 
 
 shrink = torch.linspace(0, 1, 200, **like)[:, None]
-natural_die = -torch.linalg.solve(F_die[0], g_die[0])
-straight = die(theta_die[0] + shrink * natural_die)
+straight = die(theta_die[0] + shrink * natural_die[0])
 weights_die = torch.logspace(2, math.log10(0.03), 200, **like)
 damped_die = die(
     theta_die[0] + curvature.damped_step(F_die[0].expand(200, 2, 2), g_die[0].expand(200, 2), weights_die)
@@ -468,22 +477,23 @@ plt.show()
 by_probability = from_fair(loaded - 0.999999 * (loaded - fair)) / from_fair(loaded)
 ledger.check(
     "natgrad:fig-1",
-    "From three loaded dice the full natural step ends farther from the fair die than it began",
-    measured=worse,
-    criterion=at_least("KL(fair ‖ after the step)/KL(fair ‖ before)", 1.0),
+    "A tenth of the natural step brings three loaded dice nearer to the fair die, the full step farther away",
+    measured=torch.cat([worse, 1 / tenth]),
+    criterion=at_least("KL(fair ‖ after)/KL(fair ‖ before) for η = 1; its inverse for η = 0.1", 1.0),
     control=control("the same step with probabilities as parameters (0.999999 of it)", by_probability),
     expected="reproduced",
     claim="experiment",
     show="card",
 )
 etas_die = torch.linspace(0, 1, 2001, **like)[:, None]
-best_scaled = from_fair(die(theta_die[0] + etas_die * natural_die)).min()
+best_scaled = from_fair(die(theta_die[0] + etas_die * natural_die[0])).min()
+first_move = die(theta_die[0] + 1e-5 * natural_die[0]) - loaded[0]
 figures.comparison(
     [
         (
             "cosine of the first move with the way to the target",
             "straight at it",
-            torch.cosine_similarity(-(F_die[0] @ torch.linalg.solve(F_die[0], g_die[0])), -g_die[0], dim=0),
+            torch.cosine_similarity(first_move, fair - loaded[0], dim=0),
             True,
         ),
         ("KL at the start", "no number", from_fair(loaded[0]), None),
@@ -494,7 +504,7 @@ figures.comparison(
     "the arrow points at the target, and the end of the path is farther from it than the start",
     run=run,
     name="tab-damping-figure-one",
-    noise=1e-9,
+    noise=1e-7,
 )
 
 # %% [markdown]
@@ -848,22 +858,29 @@ plt.show()
 #
 # :::{prf:proposition} No fixed damping suits a whole run
 # :label: natgrad-claim-adaptive-damping
-# On this network, with $c=3$ and $\lambda_0=1$, the rule's loss after 20 steps is less than half of the loss that the best of
-# the six fixed values reaches, chosen for each seed afterwards (mean of the logarithm, 99.9 % interval).
+# On this network, with $c=3$ and $\lambda_0=1$, the rule reaches the loss that the best of the six fixed values has after 20 steps, chosen
+# for each seed afterwards, in at most 15 (mean over seeds, 99.9 % interval).
 # :::
 
 # %% tags=["hide-input"]
 at = min(20, short)
 assert run.scale == "smoke" or of_none[10].median() > 1e10
 middle = of_fixed[:, at].median(-1).values.argmin()
+
+
+def steps_to_target(losses):  # until the loss of the best fixed damping after 20 steps; all if never
+    there = losses <= best_fixed[at]
+    return torch.where(there.any(0), there.to(**like).argmax(0), len(losses)).to(**like)
+
+
 ledger.check(
     "natgrad:claim-adaptive-damping",
-    "After 20 steps the rule is below half of the best fixed damping of each seed",
-    measured=(best_fixed[at] / of_rule[at]).log(),
-    criterion=confident("ln(best of six fixed λ / rule) (ln 2)", at_least=math.log(2)),
-    control=control(
-        "adaptation off: the λ with the best median", (best_fixed[at] / of_fixed[middle, at]).log()
+    "The rule needs at most three quarters of the steps of the best fixed damping of each seed",
+    measured=steps_to_target(of_rule) / at,
+    criterion=confident(
+        "steps until the rule has the loss of the best of six fixed λ after 20 / 20", at_most=0.75
     ),
+    control=control("adaptation off: the λ with the best median", steps_to_target(of_fixed[middle]) / at),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -1102,8 +1119,8 @@ for ours in losses[:6]:  # later, rounding in the conjugate gradients shows
     assert torch.isclose(theirs, ours, rtol=1e-9)
 
 # %% [markdown]
-# Thirteen steps. Two things keep it honest. The gradient and $G$ must belong to the same batch as the two losses in $\rho$. And the
-# batch must be large: with few samples the model is exact about them and silent about the rest. Here it is the whole set.
+# The loss is below $.01$ after twelve steps. Two things are easy to get wrong. The gradient, $G$ and both losses in $\rho$ must belong to the same
+# batch. And the batch must be large: from few samples the model knows nothing about the others. Here it is the whole set.
 #
 # ## Against Adam, per step and per second
 #
@@ -1179,10 +1196,10 @@ figures.comparison(
 )
 
 # %% [markdown]
-# With 2,000 images Adam is first at $.1$ by the clock, five times as fast, and the damped method at $10^{-4}$, in less than half of
-# Adam's time. **In steps** it is ahead from a loss of $.3$ on, by a factor that grows from 3 to 400: near the end Adam creeps while
-# the damped method divides the loss by $e$ in every step. **In seconds** a step of up to 32 products must first earn its
-# price. It has done so at about $10^{-3}$, which most of the curve above it does not need.
+# With 2,000 images Adam is first at $.1$ by the clock, five times as fast, and the damped method is first at $10^{-4}$, in less than
+# half of Adam's time. **In steps** the damped method is ahead from a loss of $.3$ on, by a factor of about 2 there and of 75 at
+# $10^{-4}$: near the end Adam creeps while the damped method divides the loss by $e$ in every step. **In seconds** a step of up to
+# 32 products has to earn its price first. The two are level at about $10^{-3}$, and most uses of a classifier stop earlier.
 #
 # **What breaks it**: more data. With 8,000 images the damped method is still far ahead in steps, and behind in seconds at every loss that
 # all runs reached: the price of a full batch grows with the data, that of a batch of 100 does not.
