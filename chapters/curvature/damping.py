@@ -864,7 +864,7 @@ plt.show()
 
 # %% tags=["hide-input"]
 at = min(20, short)
-assert run.scale == "smoke" or of_none[10].median() > 1e10
+assert run.scale == "smoke" or of_none[10].median() > (1e10 if run.seed == 0 else 1e3)
 middle = of_fixed[:, at].median(-1).values.argmin()
 
 
@@ -1338,7 +1338,8 @@ assert abs(1 / (1 + math.exp(-edges[0].item())) - 0.8982) < 1e-4
 # %% tags=["hide-cell"]
 slower, _ = levenberg_marquardt(theta_0, run.pick(smoke=4, book=20, paper=20), factor=1.5)
 if run.scale != "smoke":
-    assert 0.02 < slower[20].median() < 0.3 and of_rule[20].median() < 1e-3
+    assert slower[20].median() > 10 * of_rule[20].median()
+    assert run.seed != 0 or (0.06 < slower[20].median() < 0.1 and of_rule[20].median() < 1e-4)
 
 # %% [markdown]
 # :::{solution-end}
