@@ -96,7 +96,13 @@ PREFIX = "python -m learning_dynamics.experiments."
 
 
 class Scaled(NamedTuple):
-    """A default that depends on the scale."""
+    """A default that depends on the scale.
+
+    Attributes:
+        smoke: the value at `"smoke"`.
+        book: the value at `"book"`.
+        paper: the value at `"paper"`.
+    """
 
     smoke: Any
     book: Any
@@ -136,7 +142,11 @@ class Option:
         return self.name.lstrip("-").replace("-", "_")
 
     def at(self, scale: str) -> Any:
-        """Return the default at a scale."""
+        """Return the default at a scale.
+
+        Args:
+            scale: `"smoke"`, `"book"` or `"paper"`.
+        """
         return getattr(self.default, scale) if isinstance(self.default, Scaled) else self.default
 
     @property
@@ -146,6 +156,9 @@ class Option:
 
     def value(self, word: str) -> Any:
         """Return the value that a word stands for.
+
+        Args:
+            word: one word of the command line.
 
         Raises:
             ValueError: it stands for none.
@@ -169,7 +182,12 @@ class Option:
         return kind(word)
 
     def words(self, value: Any, scale: str) -> list[str]:
-        """Return the words that give a value on the command line, none where it is the default of the scale."""
+        """Return the words that give a value on the command line, none where it is the default of the scale.
+
+        Args:
+            value: what the option is to be.
+            scale: `"smoke"`, `"book"` or `"paper"`.
+        """
         if value == self.at(scale):
             return []
         if value is True:
@@ -182,7 +200,11 @@ class Option:
         return [self.name, *words] if self.name.startswith("--") else words
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Add it to a parser; what is missing has the value None, so that it can be told from what is given."""
+        """Add it to a parser; what is missing has the value None, so that it can be told from what is given.
+
+        Args:
+            parser: the parser of the command.
+        """
         default = self.at("book")
         about = self.about
         if default is not None and default is not False:
@@ -343,6 +365,9 @@ class Experiment:
 
     def plans(self, words: Sequence[str]) -> tuple[Plan, ...]:
         """Return what a call with these arguments would write; nothing is read or written.
+
+        Args:
+            words: the arguments of the command, one a word.
 
         Raises:
             ValueError: an argument is not as described.
@@ -631,6 +656,9 @@ def _finite(word: str) -> bool:
 
 def whole(word: str) -> int:
     """Return the number that a word stands for: a kind of `Option`.
+
+    Args:
+        word: digits.
 
     Raises:
         ValueError: it is not a whole number from 0.

@@ -54,7 +54,7 @@ class ColumnSpace:
         """Return the number of singular values that are kept, `(*batch)` int64.
 
         Args:
-            rtol: singular values below `rtol` times the largest are dropped.
+            rtol: singular values up to `rtol` times the largest are dropped; in [0, 1).
         """
         return self.kept(rtol).sum(-1)
 
@@ -62,7 +62,7 @@ class ColumnSpace:
         """Return the norm of what the kept vectors miss of y, divided by the norm of y, `(*batch)`, in [0, 1].
 
         Args:
-            rtol: singular values below `rtol` times the largest are dropped.
+            rtol: singular values up to `rtol` times the largest are dropped; in [0, 1).
         """
         missed = torch.where(self.kept(rtol), 0.0, self.components).square().sum(-1) + self.outside**2
         return missed.sqrt() / self.norm
@@ -89,7 +89,7 @@ class ColumnSpace:
         r"""Return :math:`\lVert J^+ y\rVert` with the kept singular values only, `(*batch)`.
 
         Args:
-            rtol: singular values below `rtol` times the largest are dropped.
+            rtol: singular values up to `rtol` times the largest are dropped; in [0, 1).
         """
         quotient = self.components / torch.where(self.kept(rtol), self.singular_values, torch.inf)
         return quotient.norm(dim=-1)

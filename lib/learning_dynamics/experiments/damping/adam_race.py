@@ -42,7 +42,14 @@ GAUSS_NEWTON_STEPS = 25
 
 
 class Problem(NamedTuple):
-    """Training and held-out images `(n, 49)`, `(2000, 49)` with their labels."""
+    """Training and held-out images with their labels.
+
+    Attributes:
+        inputs: `(n, 49)`, images to train on.
+        targets: `(n)` int64.
+        fresh_inputs: `(2000, 49)`, images held out.
+        fresh_targets: `(2000)` int64.
+    """
 
     inputs: Tensor
     targets: Tensor
@@ -51,13 +58,13 @@ class Problem(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """What is measured along one run, each `(points)`.
+    """What is measured along one run.
 
     Attributes:
-        steps: updates so far.
-        seconds: CPU seconds in the optimizer so far.
-        losses: mean training loss over all samples.
-        errors: share of held-out images that are misclassified.
+        steps: `(points)`, updates so far.
+        seconds: `(points)`, CPU seconds in the optimizer so far.
+        losses: `(points)`, mean training loss over all samples.
+        errors: `(points)`, share of held-out images that are misclassified.
     """
 
     steps: Tensor
@@ -67,7 +74,12 @@ class Curve(NamedTuple):
 
 
 def problem(seed: int, samples: int) -> Problem:
-    """Return a random split of the 10,000 images: `samples` for training, 2,000 held out."""
+    """Return a random split of the 10,000 images, 2,000 of them held out.
+
+    Args:
+        seed: of the split.
+        samples: how many to train on.
+    """
     mnist = data.load("mnist-10k")
     images = mnist.inputs.reshape(-1, 7, 4, 7, 4).mean((2, 4)).reshape(-1, 49)
     images = (images - images.mean(0)) / images.std(0).clamp(min=0.1)
@@ -77,7 +89,11 @@ def problem(seed: int, samples: int) -> Problem:
 
 
 def network(seed: int) -> nn.Sequential:
-    """Return a 49-32-10 tanh network in float64, weights of variance 1/inputs, no bias at the start."""
+    """Return a 49-32-10 tanh network in float64, weights of variance 1/inputs, no bias at the start.
+
+    Args:
+        seed: of the weights.
+    """
     source = Run(CHAPTER).generator("network", seed=seed)
     model = nn.Sequential(nn.Linear(49, 32), nn.Tanh(), nn.Linear(32, 10)).to(torch.float64)
     with torch.no_grad():
@@ -90,10 +106,16 @@ def network(seed: int) -> nn.Sequential:
 
 
 def updates(method: tuple[str, float, int], model: nn.Module, given: Problem, seed: int) -> Iterator[int]:
-    """Train for ever and yield the number of updates now and then.
+    """Yield the number of updates now and then, training for ever.
 
     Gauss-Newton: after each; Adam on all samples: whenever three per cent more have been made; with minibatches: after
     each epoch.
+
+    Args:
+        method: name, step size and batch size, one of `METHODS`.
+        model: the network, trained in place.
+        given: the data.
+        seed: of the minibatches.
     """
     name, rate, batch = method
     if name == "gauss-newton":
@@ -140,14 +162,24 @@ def train(method: tuple[str, float, int], seed: int, samples: int, most: int) ->
 
 @torch.no_grad()
 def evaluate(model: nn.Module, given: Problem) -> tuple[float, float]:
-    """Return training loss and held-out error."""
+    """Return training loss and held-out error.
+
+    Args:
+        model: the network.
+        given: its data.
+    """
     loss = cross_entropy(model(given.inputs), given.targets).item()
     wrong = model(given.fresh_inputs).argmax(1) != given.fresh_targets
     return loss, wrong.to(torch.float64).mean().item()
 
 
 def first_below(curve: Curve, thresholds: Sequence[float] = THRESHOLDS) -> tuple[Tensor, Tensor]:
-    """Return steps and seconds until the training loss is below each threshold, `(thresholds)`; inf if never."""
+    """Return steps and seconds until the training loss is below each threshold, `(thresholds)`; inf if never.
+
+    Args:
+        curve: one run.
+        thresholds: the losses in question.
+    """
     steps, seconds = [], []
     for bound in thresholds:
         below = (curve.losses < bound).nonzero()
@@ -161,6 +193,10 @@ def updates_of(method: tuple[str, float, int], samples: int) -> int:
     """Return how long a method may run, in updates.
 
     Gauss-Newton 25; Adam five million gradients of one sample with full batches, one million with minibatches.
+
+    Args:
+        method: name, step size and batch size, one of `METHODS`.
+        samples: number of training samples.
     """
     name, _, batch = method
     if name == "gauss-newton":

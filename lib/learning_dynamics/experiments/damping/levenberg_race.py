@@ -36,7 +36,13 @@ def network(theta: Tensor, x: Tensor) -> Tensor:
 
 
 def loss(theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the mean cross-entropy `()` of one network on `x (n, 8)` with one-hot labels `y (n, 10)`."""
+    """Return the mean cross-entropy `()` of one network.
+
+    Args:
+        theta: `(d)`.
+        x: `(n, 8)`, inputs.
+        y: `(n, 10)`, one-hot labels.
+    """
     return -(network(theta, x).log_softmax(-1) * y).sum(-1).mean()
 
 
@@ -71,7 +77,13 @@ def problems(seeds: Sequence[int], random_labels: float = 0.0) -> tuple[Tensor, 
 
 
 def gauss_newton(theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient `(seeds, d)` and the Gauss-Newton (Fisher) matrix `(seeds, d, d)` of each network."""
+    """Return the gradient `(seeds, d)` and the Gauss-Newton (Fisher) matrix `(seeds, d, d)` of each network.
+
+    Args:
+        theta: `(seeds, d)`.
+        x: `(seeds, n, 8)`, inputs.
+        y: `(seeds, n, 10)`, one-hot labels.
+    """
     J = vmap(vmap(jacrev(network), (None, 0)))(theta, x)  # (seeds, n, classes, d)
     p = vmap(network)(theta, x).softmax(-1)
     mean = torch.einsum("snc,sncd->snd", p, J)
@@ -84,6 +96,15 @@ def matrix(kind: str, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
 
     "shifted" adds the least multiple of the identity, "clipped" sets negative eigenvalues to zero, "absolute" takes
     their absolute values (Dauphin et al. 2014).
+
+    Args:
+        kind: one of `MATRICES`.
+        theta: `(seeds, d)`.
+        x: `(seeds, n, 8)`, inputs.
+        y: `(seeds, n, 10)`, one-hot labels.
+
+    Returns:
+        The gradient `(seeds, d)` and the matrix `(seeds, d, d)`.
 
     Raises:
         ValueError: the kind is none of `MATRICES`.
@@ -103,7 +124,16 @@ def matrix(kind: str, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
 
 
 def race(kind: str, factor: float, x: Tensor, y: Tensor, start: Tensor, steps: int = STEPS) -> Tensor:
-    """Return the training loss `(steps + 1, seeds)` of the damped method, damping 1 at the start."""
+    """Return the training loss `(steps + 1, seeds)` of the damped method, damping 1 at the start.
+
+    Args:
+        kind: one of `MATRICES`.
+        factor: by which the damping changes, > 1.
+        x: `(seeds, n, 8)`, inputs.
+        y: `(seeds, n, 10)`, one-hot labels.
+        start: `(seeds, d)`.
+        steps: number of steps, >= 1.
+    """
     eye = torch.eye(start.shape[-1], dtype=start.dtype)
     theta, damping, losses = start, torch.ones(len(start), dtype=start.dtype), [vmap(loss)(start, x, y)]
     for _ in range(steps):

@@ -40,6 +40,10 @@ def float32_tolerance(samples: int, parameters: int) -> float:
 
     It is (eps/2) sqrt(n + d + 1), after Press et al., Numerical Recipes (the estimate quoted by
     `numpy.linalg.matrix_rank`).
+
+    Args:
+        samples: n.
+        parameters: d.
     """
     return 2.0**-24 * math.sqrt(samples + parameters + 1)
 
@@ -49,7 +53,12 @@ Watch = Callable[[int, nn.Module, Tensor, Tensor], Sequence[float]]
 
 
 class Data(NamedTuple):
-    """Inputs `(seeds, n, ...)` and labels 0 and 1 `(seeds, n)`, both float32."""
+    """A data set for each seed.
+
+    Attributes:
+        inputs: `(seeds, n, ...)`, float32.
+        labels: `(seeds, n)`, 0 and 1, float32.
+    """
 
     inputs: Tensor
     labels: Tensor
@@ -79,6 +88,12 @@ def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: Path 
     `two-moons` is scikit-learn's `make_moons` without noise. `sine` has x uniform on [-1, 1] and the label 1 where
     sin 20x < 0. `random` has 16 x 16 normal pixels and fair coins. `digits` asks whether a digit is odd, on
     scikit-learn's 8 x 8 digits enlarged to 16 x 16, or on Semeion's if its file is given.
+
+    Args:
+        task: one of `TASKS`.
+        samples: n, of each seed.
+        seeds: of the draws.
+        semeion_file: Semeion's text file, for `digits`.
 
     Raises:
         ValueError: The task is unknown, there are no seeds, or more samples than the set has.
@@ -118,7 +133,13 @@ def _one(task: str, samples: int, seed: int, semeion_file: Path | str | None) ->
 
 
 def make_models(task: str, width: int, seeds: Sequence[int]) -> list[nn.Module]:
-    """Return a network for each seed: `MLP` with three hidden layers of `width` units, or `LeNet` with m = `width`."""
+    """Return a network for each seed: `MLP` with three hidden layers, or `LeNet`.
+
+    Args:
+        task: one of `TASKS`.
+        width: of `MLP`'s layers, or m of `LeNet`.
+        seeds: of the weights.
+    """
     models: list[nn.Module] = []
     for seed in seeds:
         source = torch.Generator().manual_seed(30_000 + int(seed))
@@ -153,6 +174,9 @@ def train(
         record: Increasing epochs between 0 and `epochs`, which must be the last of them.
         watch: Called at the recorded epochs, seed by seed.
 
+    Returns:
+        What was recorded, and the trained networks.
+
     Raises:
         ValueError: Counts do not fit.
     """
@@ -185,12 +209,27 @@ def train(
 
 
 def cross_entropy(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
-    """Return the mean cross-entropy of labels 0 and 1, `y (n)`, under the logits `(n, 1)` of a model."""
+    """Return the mean cross-entropy `()` of labels 0 and 1.
+
+    Args:
+        model: from inputs to logits `(n, 1)`.
+        x: `(n, ...)`.
+        y: `(n)`, labels.
+    """
     return binary_cross_entropy_with_logits(model(x).squeeze(-1), y)
 
 
 def cross_entropy_and_error(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean cross-entropy and the share of samples on the wrong side."""
+    """Return the mean cross-entropy and the share of samples on the wrong side.
+
+    Args:
+        model: from inputs to logits `(n, 1)`.
+        x: `(n, ...)`.
+        y: `(n)`, labels 0 and 1.
+
+    Returns:
+        Both, each `()`.
+    """
     logits = model(x).squeeze(-1)
     error = ((logits > 0) != (y > 0.5)).float().mean()
     return binary_cross_entropy_with_logits(logits, y), error
@@ -229,13 +268,22 @@ class Alignment:
 
 
 def settings(task: str) -> dict[str, float | int]:
-    """Return the source's step size, momentum and number of epochs for a task."""
+    """Return the source's step size, momentum and number of epochs for a task.
+
+    Args:
+        task: one of `TASKS`.
+    """
     small = task in ("two-moons", "sine")
     return {"step_size": 0.1, "momentum": 0.98 if small else 0.9, "epochs": 1000 if small else 400}
 
 
 def epochs_to_record(epochs: int, points: int = 11) -> list[int]:
-    """Return 0 and about `points` epochs evenly spread on a logarithmic axis up to the last."""
+    """Return 0 and some epochs evenly spread on a logarithmic axis up to the last.
+
+    Args:
+        epochs: the last.
+        points: about how many.
+    """
     spread = np.unique(np.geomspace(1, max(epochs, 1), points).round().astype(int))
     return [0, *spread.tolist()]
 
@@ -243,7 +291,14 @@ def epochs_to_record(epochs: int, points: int = 11) -> list[int]:
 def spectrum(
     model: nn.Module, inputs: Tensor, labels: Tensor, dtype: torch.dtype
 ) -> column_space.ColumnSpace:
-    """Return where the labels +1 and -1 lie relative to the dense Jacobian, all computed in `dtype`."""
+    """Return where the labels +1 and -1 lie relative to the dense Jacobian.
+
+    Args:
+        model: the network.
+        inputs: `(n, ...)`.
+        labels: `(n)`, 0 and 1.
+        dtype: in which all is computed.
+    """
     jacobian = Jacobian(copy.deepcopy(model).to(dtype), inputs.to(dtype)).T.dense().T
     return column_space.from_jacobian(jacobian, 2 * labels.to(dtype) - 1)
 

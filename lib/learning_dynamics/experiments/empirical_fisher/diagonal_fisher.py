@@ -36,6 +36,9 @@ def two_cycle(step_size: Tensor | float, exponent: Tensor | float, damping: Tens
         exponent: q > 0, broadcasts with it.
         damping: lambda >= 0, broadcasts with them.
 
+    Returns:
+        c, of the common shape.
+
     Raises:
         ValueError: a step size or an exponent is not positive, or a damping is negative.
     """
@@ -78,7 +81,12 @@ def cauchy_scales(start: float, step_sizes: Tensor) -> Tensor:
 
 
 def power_schedule(scale: Tensor | float, power: Tensor | float) -> Callable[[int], Tensor | float]:
-    """Return the schedule k -> scale (k + 1)^-power, k = 0, 1, ...; tensors broadcast as step sizes do."""
+    """Return the schedule k -> scale (k + 1)^-power, k = 0, 1, ...
+
+    Args:
+        scale: a number or a tensor `(*batch, 1)`.
+        power: a number or a tensor `(*batch, 1)`.
+    """
     return lambda k: scale * (k + 1.0) ** -power
 
 

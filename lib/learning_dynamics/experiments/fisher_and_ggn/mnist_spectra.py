@@ -29,7 +29,11 @@ LAW = curvature.Categorical()
 
 
 def training_data(seed: int, labels: str) -> tuple[Tensor, Tensor]:
-    """Return the 10,000 images `(n, 784)` and labels `(n)`, the latter in random order if `labels` is "permuted".
+    """Return the 10,000 images `(n, 784)` and labels `(n)`.
+
+    Args:
+        seed: of the order of permuted labels.
+        labels: "true", or "permuted" for labels in random order.
 
     Raises:
         ValueError: `labels` is neither "true" nor "permuted".
@@ -45,7 +49,7 @@ def training_data(seed: int, labels: str) -> tuple[Tensor, Tensor]:
 
 
 def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterator[tuple[int, nn.Module]]:
-    """Train one network by minibatch gradient descent and yield it after each of the numbers of steps.
+    """Yield one network trained by minibatch gradient descent after each of the numbers of steps, with that number.
 
     Args:
         seed: Of the start and of the order of the images.
@@ -77,7 +81,14 @@ def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterato
 def matrices(
     network: nn.Module, seed: int, labels: str, samples: int = SAMPLES
 ) -> dict[str, curvature.SymmetricOperator]:
-    """Return Hessian, Gauss-Newton, Fisher and empirical Fisher on the first `samples` images, each `(d, d)`."""
+    """Return Hessian, Gauss-Newton, Fisher and empirical Fisher on the first images, each `(d, d)`.
+
+    Args:
+        network: the network.
+        seed: of the labels' order.
+        labels: "true" or "permuted".
+        samples: how many images.
+    """
     images, targets = (values[:samples] for values in training_data(seed, labels))
     return {
         "hessian": curvature.Hessian(network, LAW, images, targets),
@@ -88,7 +99,13 @@ def matrices(
 
 
 def spectra(network: nn.Module, seed: int, labels: str, samples: int = SAMPLES) -> dict[str, Tensor]:
-    """Return what is kept of one network, on the first `samples` images.
+    """Return what is kept of one network, on the first images.
+
+    Args:
+        network: the network.
+        seed: of the labels' order.
+        labels: "true" or "permuted".
+        samples: how many images.
 
     Returns:
         `hessian`, `gauss_newton`, `fisher`, `empirical`: the largest eigenvalues, `(TOP)`; `lowest`: the smallest

@@ -55,10 +55,12 @@ NETWORKS = {"cnn": models.SmallCNN, "resnet18": models.PreActivationResNet18}
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """One run: batch loss and step size of every step, both `(steps,)`, infinite from where the run diverged.
+    """One run.
 
-    The step size is the one an optimizer reports, for torch's own optimizers their `lr`. `accuracy` is the share of
-    the test images that are classified right after the last step; 0 if diverged.
+    Attributes:
+        loss: `(steps,)`, batch loss of every step; infinite from where the run diverged.
+        step_size: `(steps,)`, what an optimizer reports, for torch's own optimizers their `lr`.
+        accuracy: share of the test images that are classified right after the last step; 0 if diverged.
     """
 
     loss: Tensor
@@ -90,6 +92,9 @@ def train(
         generator: A CPU generator; it alone decides the order of the images.
         test: Images and labels for the accuracy; the training data if left out.
 
+    Returns:
+        What was recorded.
+
     Raises:
         ValueError: `epochs` or `batch_size` is out of range.
     """
@@ -116,6 +121,10 @@ def train(
 
 def images_of(name: str | Path, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Return images `(n, channels, height, width)` in float32 and labels `(n,)` of a data set or an .npz file.
+
+    Args:
+        name: of a data set, or the path of an .npz file.
+        device: where to put them.
 
     Raises:
         ValueError: The name is unknown, or the file does not hold `inputs` and `targets` of these shapes.
@@ -155,6 +164,19 @@ def one_run(
 
     The seed decides the start and the order of the images; all optimizers share both.
 
+    Args:
+        images: `(n, channels, height, width)`.
+        labels: `(n,)` int64.
+        network: a name of `NETWORKS`.
+        optimizer: a name of `GRIDS`.
+        lr: its step size.
+        seed: of the start and the order.
+        epochs: passes over the data, >= 1.
+        batch_size: images a step.
+
+    Returns:
+        What was recorded.
+
     Raises:
         ValueError: `network` or `optimizer` is unknown, or an argument of `train` is out of range.
     """
@@ -181,12 +203,21 @@ def one_run(
 
 
 def window_means(values: Tensor, window: int) -> Tensor:
-    """Return the means over consecutive windows of `window` entries, `(n // window,)`; infinite where any entry is."""
+    """Return the means over consecutive windows, `(n // window,)`; infinite where any entry is.
+
+    Args:
+        values: `(n,)`.
+        window: entries a window, >= 1.
+    """
     return values[: len(values) // window * window].reshape(-1, window).mean(1)
 
 
 def data_or_file(word: str) -> str | Path:
-    """Return a file .npz as a path, and the name of a data set as it is."""
+    """Return a file .npz as a path, and the name of a data set as it is.
+
+    Args:
+        word: a name, or a path that ends in .npz.
+    """
     return Path(word) if word.endswith(".npz") else word
 
 

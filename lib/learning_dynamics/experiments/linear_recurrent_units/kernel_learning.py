@@ -30,7 +30,13 @@ LENGTH, SEQUENCES, STATES = 100, 32, 100
 
 
 class Convolution(NamedTuple):
-    """Sequences `(seeds, 32, 100, 1)`, and what the kernel `(100,)` makes of them."""
+    """Sequences, and what a kernel makes of them.
+
+    Attributes:
+        inputs: `(seeds, 32, 100, 1)`.
+        targets: `(seeds, 32, 100, 1)`.
+        kernel: `(100,)`.
+    """
 
     inputs: Tensor
     targets: Tensor
@@ -38,13 +44,23 @@ class Convolution(NamedTuple):
 
 
 def kernel(length: int = LENGTH) -> Tensor:
-    """Return h_j = exp(-.015 j) cos(.04 j)^2 / 10 for j = 0, ..., length - 1."""
+    """Return h_j = exp(-.015 j) cos(.04 j)^2 / 10 for j = 0, ..., length - 1.
+
+    Args:
+        length: how many, >= 1.
+
+    Returns:
+        `(length,)`, float64.
+    """
     j = torch.arange(length, dtype=torch.float64)
     return (torch.exp(-0.015 * j) * torch.cos(0.04 * j) ** 2 / 10).float()
 
 
 def make_data(seeds: Sequence[int]) -> Convolution:
     """Return the sequences of each seed.
+
+    Args:
+        seeds: of the draws.
 
     Raises:
         ValueError: no seeds.
@@ -100,7 +116,13 @@ def learn(
 
 
 def squared_error(model: Callable[[Tensor], Tensor], u: Tensor, y: Tensor) -> Tensor:
-    """Return the mean squared error of a model's outputs for the sequences `u (n, T, 1)` against `y (n, T, 1)`."""
+    """Return the mean squared error `()` of a model's outputs.
+
+    Args:
+        model: from sequences to outputs.
+        u: `(n, T, 1)`, sequences.
+        y: `(n, T, 1)`, targets.
+    """
     return (model(u) - y).square().mean()
 
 

@@ -160,6 +160,9 @@ def train(
         checkpoint: a file to go on from, written once a minute, when the time is up, and at the end.
         until: the value of `time.monotonic()` at which to stop; at least one step is done.
 
+    Returns:
+        What was recorded.
+
     Raises:
         ValueError: an unknown rung, no seeds, a dense rung in both directions, a time without a checkpoint, or a
             checkpoint of other settings.
@@ -305,10 +308,23 @@ def climb(
     folder: Path | None = None,
     until: float | None = None,
 ) -> tuple[dict[str, np.ndarray], float]:
-    """Choose each rung's learning rate and train it with `count` seeds.
+    """Choose each rung's learning rate and train it with several seeds.
 
-    Returns everything by name, ready to be kept, and how many seconds it took over all calls.
-    `folder` holds the checkpoints, one for each training; `until` is as in `train`, which also says what is raised.
+    Args:
+        rungs: names in `RUNGS`.
+        task: the data.
+        run: says which seeds.
+        count: number of seeds.
+        size: sizes; the defaults if left out.
+        device: where to train.
+        folder: of the checkpoints, one for each training.
+        until: as in `train`.
+
+    Returns:
+        Everything by name, ready to be kept, and how many seconds it took over all calls.
+
+    Raises:
+        ValueError, OutOfTimeError: as `train`.
     """
     seeds = [10_000 * run.seed + i for i in range(count)]
     arrays: dict[str, np.ndarray] = {"learning_rates": np.array(LEARNING_RATES)}

@@ -34,7 +34,13 @@ EXPONENTS = torch.arange(-2.0, 2.01, 0.5, dtype=torch.float64)
 
 
 class Method(NamedTuple):
-    """A rule made from a column of step sizes, its grid, and what of its state is a step size."""
+    """A method with the step sizes that it is tuned over.
+
+    Attributes:
+        rule: the rule made from a column of step sizes.
+        grid: `(grid,)`, the step sizes.
+        step_size: what of its state is a step size, if anything is.
+    """
 
     rule: Callable[[Tensor], Any]
     grid: Tensor
@@ -42,12 +48,23 @@ class Method(NamedTuple):
 
 
 def decreasing(eta: Tensor) -> Callable[[int], Tensor]:
-    """Return the schedule eta / sqrt(k + 1)."""
+    """Return the schedule eta / sqrt(k + 1).
+
+    Args:
+        eta: `(grid, 1)`.
+    """
     return lambda k: eta / math.sqrt(k + 1)
 
 
 def median_scale(state: Any) -> Tensor:
-    """Return Adam's step size over eta, the median over the coordinates; inputs that never occur have 1/epsilon."""
+    """Return Adam's step size over eta, the median over the coordinates; inputs that never occur have 1/epsilon.
+
+    Args:
+        state: of `rules.Adam`, with axes `(seeds, grid, d)`.
+
+    Returns:
+        `(seeds, grid)`.
+    """
     corrected = state.mean_square / (1 - 0.999 ** max(state.step, 1))
     return (1 / (corrected.sqrt() + 1e-8)).median(-1).values
 
@@ -68,12 +85,27 @@ METHODS = {
 
 
 def add_intercept(inputs: Tensor) -> Tensor:
-    """Return the inputs with a column of ones."""
+    """Return the inputs with a column of ones.
+
+    Args:
+        inputs: `(n, d)`.
+
+    Returns:
+        `(n, d + 1)`.
+    """
     return torch.cat([inputs, torch.ones_like(inputs[:, :1])], -1)
 
 
 def read(path: Path, ridge: float) -> LogisticSum:
-    """Return the problem of a LIBSVM file with two classes, with an intercept; the larger target is +1."""
+    """Return the problem of a LIBSVM file with two classes, with an intercept; the larger target is +1.
+
+    Args:
+        path: the file.
+        ridge: rho of `LogisticSum`, >= 0.
+
+    Raises:
+        ValueError: the file has not two classes.
+    """
     inputs, targets = libsvm.read(path)
     if len(set(targets)) != 2:
         raise ValueError(f"{path.name}: has {len(set(targets))} classes; allowed: two")
@@ -82,10 +114,13 @@ def read(path: Path, ridge: float) -> LogisticSum:
 
 
 def shipped(name: str) -> LogisticSum:
-    """Return a problem on a set that ships with the library: "breast-cancer" (Wisconsin, 30 inputs) or "digits".
+    """Return a problem on a set that ships with the library.
 
     Inputs are standardized for the first and divided by 16 for the second, where the digits above 4 are one class;
     the ridges are those of the true files that they stand in for.
+
+    Args:
+        name: "breast-cancer" (Wisconsin, 30 inputs) or "digits".
 
     Raises:
         ValueError: another name.
@@ -103,13 +138,21 @@ def shipped(name: str) -> LogisticSum:
 
 
 def records(steps: int) -> list[int]:
-    """Return the recorded step numbers: evenly spread on a logarithmic axis, and twenty in the last fifth."""
+    """Return the recorded step numbers: evenly spread on a logarithmic axis, and twenty in the last fifth.
+
+    Args:
+        steps: the last number, >= 100.
+    """
     last = range(steps - 19 * (steps // 100), steps + 1, steps // 100)
     return sorted({*ensembles.log_spaced(steps, per_decade=10), *last})
 
 
 def final(gap: Tensor) -> Tensor:
-    """Return the mean over the last ten records, `(seeds, grid)`: the end, less the noise of a single iterate."""
+    """Return the mean over the last ten records, `(seeds, grid)`: the end, less the noise of a single iterate.
+
+    Args:
+        gap: `(records, seeds, grid)`.
+    """
     return gap[-10:].mean(0)
 
 
@@ -161,7 +204,11 @@ def run_method(
 def compare(
     problem: LogisticSum, seeds: Sequence[int], steps: int = STEPS, start: str = "zero"
 ) -> dict[str, Tensor]:
-    """Run all methods; arrays `NAME_final`, `NAME_best`, ... as in `run_method`, and the step numbers `record`."""
+    """Return what `run_method` finds with each method; arguments as in `run_method`.
+
+    Returns:
+        Arrays `NAME_final`, `NAME_best`, ..., and the step numbers `record`.
+    """
     arrays = {"record": torch.tensor(records(steps))}
     for name in METHODS:
         for kind, values in run_method(problem, name, seeds, steps, start).items():

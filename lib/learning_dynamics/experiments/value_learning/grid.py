@@ -47,7 +47,13 @@ BEST_IMPLICIT = {
 
 
 class Grid(NamedTuple):
-    """One entry a configuration: step sizes, internal discounts, offsets, each `(configurations,)`."""
+    """Configurations to be trained at once.
+
+    Attributes:
+        step_size: `(configurations,)`.
+        discount: `(configurations,)`, internal.
+        offset: `(configurations,)`, added to every reward.
+    """
 
     step_size: Tensor
     discount: Tensor
@@ -57,7 +63,13 @@ class Grid(NamedTuple):
 def combinations(
     step_sizes: Sequence[float], discounts: Sequence[float], offsets: Sequence[float] = OFFSETS
 ) -> Grid:
-    """Return all combinations, step size slowest, offset fastest."""
+    """Return all combinations, step size slowest, offset fastest.
+
+    Args:
+        step_sizes: of the grid.
+        discounts: internal ones, in [0, 1).
+        offsets: added to every reward.
+    """
     axes = [torch.tensor(values, dtype=torch.float64) for values in (step_sizes, discounts, offsets)]
     return Grid(*torch.cartesian_prod(*axes).unbind(-1))
 
@@ -69,9 +81,10 @@ class Measured(NamedTuple):
         record: with the axes (evaluations, configurations, seeds).
         visited: `(configurations, seeds)`, norm of the final residual over the states in the data (tabular
             domains; states without features are left out).
-        unvisited: the same over the other states.
+        unvisited: `(configurations, seeds)`, the same over the other states.
         ratio: `(configurations, seeds)`, E‖Δβ‖² / ‖EΔβ‖² of the next update, to first order in the step size.
-        bound: 1 + (max |r| / min |r|)² / b over the states in the data, r the mean residual on their data points.
+        bound: `(configurations, seeds)`, 1 + (max |r| / min |r|)² / b over the states in the data, r the mean
+            residual on their data points.
     """
 
     record: Record
@@ -97,9 +110,12 @@ def run_grid(
             several actions makes the implicit model one with several actions.
         problem: the data, on the device and in the dtype of the computation.
         start: the latent start, likewise.
-        indices: the batches.
+        indices: `(steps, seeds, b)`, the batches.
         configurations: the grid.
         chunk: configurations trained at a time.
+
+    Returns:
+        What was measured, with the axes (configurations, seeds).
 
     Raises:
         ValueError: `kind` is neither.
@@ -125,7 +141,13 @@ def run_grid(
 
 
 def make_model(kind: str, start: LatentStart, part: Grid) -> Model:
-    """Return the model of each configuration and seed at its start."""
+    """Return the model of each configuration and seed at its start.
+
+    Args:
+        kind: `"explicit"` or `"implicit"`.
+        start: the latent start of each seed.
+        part: the configurations.
+    """
     seeds, actions, d = start.rewards.shape
     shape = (len(part.offset), seeds, actions, d)
     u = start.rewards.expand(shape).clone()
@@ -160,6 +182,11 @@ def moments(model: Model, problem: ValueProblem, offsets: Tensor) -> tuple[Tenso
 
     With V_i = P r_i phi_i (P = I for explicit weights) and batches of b with replacement the ratio is
     (n sum ‖V_i‖² / ‖sum V_i‖² + b - 1) / b. It is inf where a run diverged; models with several actions have none.
+
+    Args:
+        model: models of all configurations and seeds.
+        problem: their data.
+        offsets: `(configurations,)`.
     """
     beta = model.weights()
     target = problem.returns + offsets[:, None, None] * problem.annuities

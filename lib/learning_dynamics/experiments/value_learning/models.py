@@ -25,7 +25,11 @@ class Model(Protocol):
         ...
 
     def step(self, gradient: Tensor) -> None:
-        """Take one step, given the gradient `(configurations, seeds, d)` with respect to the weights."""
+        """Take one step.
+
+        Args:
+            gradient: `(configurations, seeds, d)`, with respect to the weights.
+        """
         ...
 
 
@@ -118,6 +122,9 @@ class ImplicitActions:
         discount: as in `Implicit`.
         step_size: as in `Implicit`.
         solves: most linear solves a step; a run that is still changing then keeps its last policy.
+
+    Raises:
+        ValueError: there are no configurations, or `solves` is below 1.
     """
 
     def __init__(
@@ -165,7 +172,12 @@ class ImplicitActions:
 
 
 class LatentStart(NamedTuple):
-    """Latent rewards `(seeds, a, d)` and logits `(seeds, a, d, d)` before the first step."""
+    """The latent model before the first step.
+
+    Attributes:
+        rewards: `(seeds, a, d)`.
+        logits: `(seeds, a, d, d)`.
+    """
 
     rewards: Tensor
     logits: Tensor
@@ -176,6 +188,12 @@ def latent_start(run: runs.Run, seeds: Sequence[int], weights: int, actions: int
 
     Each row of logits is shifted so that its maximum is zero. The seeds' streams do not depend on the number of
     seeds; the first action is the same whatever the number of actions.
+
+    Args:
+        run: whose streams are drawn from.
+        seeds: one start for each.
+        weights: d.
+        actions: a, >= 1.
     """
     rewards, logits = [], []
     for seed in seeds:

@@ -29,7 +29,7 @@ class ValueProblem:
         annuities: `(seeds, n)`, the discounted number of rewards in it: the target at offset c adds c times this.
         evaluation: `(e, d)` or `(seeds, e, d)`, features of the evaluation set.
         values: `(e,)` or `(seeds, e)`, its true values at offset 0.
-        value_annuities: like `values`.
+        value_annuities: `(e,)` or `(seeds, e)`, what an offset of 1 adds to them.
     """
 
     discount: float
@@ -58,7 +58,12 @@ class ValueProblem:
         return counts.scatter_add(-1, self.states, torch.ones_like(self.states)) > 0
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> ValueProblem:
-        """Return the problem on a device and in a floating point type."""
+        """Return the problem on a device and in a floating point type.
+
+        Args:
+            device: where to.
+            dtype: a floating point type.
+        """
         moved: dict[str, Any] = {
             name: value.to(device, dtype if value.is_floating_point() else None)
             for name, value in vars(self).items()
@@ -129,7 +134,12 @@ def four_rooms_problem(
 
 
 def mountain_car_problem(run: runs.Run, seeds: Sequence[int]) -> ValueProblem:
-    """Return mountain car's data: 10 episodes of at most 200 steps, and 1000 fresh steps to evaluate on."""
+    """Return mountain car's data: 10 episodes of at most 200 steps, and 1000 fresh steps to evaluate on.
+
+    Args:
+        run: whose streams are drawn from.
+        seeds: one data set for each.
+    """
     discount, columns = 0.99, []
     for seed in seeds:
         train = mountain_car.episodes(10, 200, run.generator("data", seed=seed))
@@ -153,6 +163,12 @@ def mountain_car_problem(run: runs.Run, seeds: Sequence[int]) -> ValueProblem:
 
 def problem(domain: str, run: runs.Run, seeds: Sequence[int], **options: Any) -> ValueProblem:
     """Return the data of a domain by its name.
+
+    Args:
+        domain: `chain`, `four_rooms` or `mountain_car`.
+        run: whose streams are drawn from.
+        seeds: one data set for each.
+        **options: handed on to the domain's function.
 
     Raises:
         ValueError: there is no such domain.

@@ -37,7 +37,11 @@ THREE = "--offsets 0.0 0.5 1.0"
 
 
 def kept_name(options: argparse.Namespace) -> str:
-    """Return the name of a kept result without its part, such as `four_rooms_implicit_best`."""
+    """Return the name of a kept result without its part, such as `four_rooms_implicit_best`.
+
+    Args:
+        options: of the command.
+    """
     name = f"{options.domain}_{options.kind}" + (f"_{options.actions}_actions" if options.actions > 1 else "")
     name += "_described" if options.described else ""
     name += "_best" if options.best else ""

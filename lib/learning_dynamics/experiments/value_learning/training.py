@@ -59,12 +59,12 @@ def batches(
 
 
 class Record(NamedTuple):
-    """Residuals along training, `(evaluations, configurations, seeds)` each, inf from where a run had diverged.
+    """Residuals along training, inf from where a run had diverged.
 
     Attributes:
         steps: `(evaluations,)`.
-        norm: Euclidean norm over the evaluation set.
-        ones: its component along the ones, |mean| sqrt(size).
+        norm: `(evaluations, configurations, seeds)`, Euclidean norm over the evaluation set.
+        ones: `(evaluations, configurations, seeds)`, its component along the ones, |mean| sqrt(size).
         last: `(configurations, seeds, e)`, the residuals after the last step.
     """
 
@@ -90,6 +90,9 @@ def train(
         offsets: `(configurations,)`, the reward offset of each.
         indices: `(steps, seeds, b)`, the data points of each step.
         evaluate_every: steps between two evaluations.
+
+    Returns:
+        The residuals along the way.
 
     Raises:
         ValueError: the batches belong to another number of seeds, or `evaluate_every` is less than 1.

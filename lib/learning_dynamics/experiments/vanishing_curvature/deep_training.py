@@ -31,7 +31,12 @@ RECORDS = 21
 
 
 class Setting(NamedTuple):
-    """A rule by name, and its first step size."""
+    """A rule and its first step size.
+
+    Attributes:
+        rule: its name.
+        rate: the step size.
+    """
 
     rule: str
     rate: float
@@ -62,12 +67,21 @@ class DeepNetworks:
         self.shapes = ((INPUTS, width), (depth, width, width), (width, CLASSES))
 
     def weights(self, theta: Tensor) -> list[Tensor]:
-        """Return first, hidden and last weights: `(B, 64, m)`, `(B, D, m, m)`, `(B, m, 10)`."""
+        """Return first, hidden and last weights: `(B, 64, m)`, `(B, D, m, m)`, `(B, m, 10)`.
+
+        Args:
+            theta: `(B, d)`, the parameters of B networks.
+        """
         parts = theta.split([math.prod(shape) for shape in self.shapes], -1)
         return [part.reshape(-1, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def features(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Return the last hidden layer `(B, n, m)` for the inputs `x (B, n, 64)`."""
+        """Return the last hidden layer, `(B, n, m)`.
+
+        Args:
+            theta: `(B, d)`, the parameters of B networks.
+            x: `(B, n, 64)`, inputs.
+        """
         first, hidden, _ = self.weights(theta)
         h = torch.relu(x @ first)
         for weight in hidden.unbind(1):
@@ -76,20 +90,36 @@ class DeepNetworks:
         return h
 
     def losses(self, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean cross-entropy and the accuracy of each network, `(B)`, on `x (B, n, 64)`, `y (B, n)`."""
+        """Return the mean cross-entropy and the accuracy of each network, `(B)` each.
+
+        Args:
+            theta: `(B, d)`, the parameters of B networks.
+            x: `(B, n, 64)`, inputs.
+            y: `(B, n)`, labels.
+        """
         scores = self.features(theta, x) @ self.weights(theta)[2]
         loss = cross_entropy(scores.flatten(0, 1), y.flatten(), reduction="none").view(y.shape).mean(1)
         return loss, (scores.argmax(-1) == y).to(loss).mean(1)
 
     def gradient(self, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the losses `(B)` and their gradients `(B, d)`."""
+        """Return the losses `(B)` and their gradients `(B, d)`.
+
+        Args:
+            theta: `(B, d)`, the parameters of B networks.
+            x: `(B, n, 64)`, inputs.
+            y: `(B, n)`, labels.
+        """
         theta = theta.detach().requires_grad_()
         loss, _ = self.losses(theta, x, y)
         (slope,) = torch.autograd.grad(loss.sum(), theta)
         return loss.detach(), slope
 
     def start(self, seed: int) -> Tensor:
-        """Return He's start `(d)` (He et al. 2015, variance 2/m of the hidden weights) of one seed."""
+        """Return He's start `(d)` (He et al. 2015, variance 2/m of the hidden weights) of one seed.
+
+        Args:
+            seed: of the weights.
+        """
         source = Run(CHAPTER).generator("network", seed=seed)
         scales = (math.sqrt(2 / INPUTS), math.sqrt(2 / self.width), math.sqrt(1 / self.width))
         pieces = [
@@ -103,7 +133,7 @@ class DeepNetworks:
         """Return `theta (d)` with every hidden layer multiplied so that it keeps the mean square of the signal.
 
         Args:
-            theta: one network.
+            theta: `(d)`, one network.
             x: `(n, 64)`, the inputs on which it is kept.
         """
         first, hidden, last = (part[0].clone() for part in self.weights(theta[None]))
@@ -126,7 +156,12 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def rule_of(setting: Setting, steps: int) -> Rule:
-    """Return the rule of a setting; its step size falls linearly to zero over `steps`."""
+    """Return the rule of a setting; its step size falls linearly to zero.
+
+    Args:
+        setting: one of `settings_of`.
+        steps: after how many steps it is zero.
+    """
 
     def schedule(k: int) -> float:
         return setting.rate * (1 - k / steps)
@@ -139,7 +174,12 @@ def rule_of(setting: Setting, steps: int) -> Rule:
 
 
 def settings_of(network: str, width: int) -> tuple[Setting, ...]:
-    """Return the settings that a network is trained with."""
+    """Return the settings that a network is trained with.
+
+    Args:
+        network: its name.
+        width: m.
+    """
     return WIDE if network == "plain" and width >= 64 else SETTINGS[network]
 
 
