@@ -291,20 +291,32 @@ def _search(root: Path, module: str, name: str) -> Name | None:
     """Return what a name means in a module, or None if the library does not define it."""
     home, own = module, name
     while (file := _file(root, home)) is not None:
-        tree = _tree(file)
-        for node in tree.body:
-            targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
-            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == own:
-                kind: Kind = "class" if isinstance(node, ast.ClassDef) else "function"
-                return Name(f"{module}.{name}", f"{home}.{own}", kind, file, node)
-            if isinstance(node, ast.Assign | ast.AnnAssign) and own in [
-                ast.unparse(each) for each in targets
-            ]:
-                return Name(f"{module}.{name}", f"{home}.{own}", "data", file, node)
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
-        pairs = [(node.module, item) for node in imports for item in node.names]
-        match = next((pair for pair in pairs if (pair[1].asname or pair[1].name) == own), None)
-        if match is None:
+        definitions, imports = _table(_tree(file))
+        if (node := definitions.get(own)) is not None:
+            kind: Kind = "data"
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                kind = "class" if isinstance(node, ast.ClassDef) else "function"
+            return Name(f"{module}.{name}", f"{home}.{own}", kind, file, node)
+        if own not in imports:
             return None
-        home, own = str(match[0]), match[1].name
+        home, own = imports[own]
     return None
+
+
+@lru_cache(maxsize=1024)
+def _table(tree: ast.Module) -> tuple[dict[str, Definition], dict[str, tuple[str, str]]]:
+    """Return what a file defines, and whence it imports what it does not: module and name there."""
+    definitions: dict[str, Definition] = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            definitions.setdefault(node.name, node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Name):
+                    definitions.setdefault(target.id, node)
+    imports: dict[str, tuple[str, str]] = {}
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ImportFrom) and each.module:
+            for item in each.names:
+                imports.setdefault(item.asname or item.name, (each.module, item.name))
+    return definitions, imports
