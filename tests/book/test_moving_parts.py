@@ -23,6 +23,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
 from learning_dynamics import curvature, ensembles, flows, rules
+from learning_dynamics.adaptivity import neural_chain
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     cauchy_scales,
     power_schedule,
@@ -885,6 +886,63 @@ def test_damped_coin_obeys_the_keyboard(bench: Bench) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("End")
     compare_damped_coin(page, 0.05, 0.05, 12.0)
+
+
+# -------------------------------------------------------------------------------------------------------- epsilon wall
+
+
+def rmsprop_count(depth: int, start: float, epsilon: float, step: float) -> float:
+    """Steps of the library's RMSprop on a chain of equal weights to a loss below 0.01, at most 20,000."""
+    rule = rules.RMSprop(step, beta2=0.9, epsilon=epsilon)
+    theta = torch.full((depth,), start, dtype=torch.float64)
+    state = rule.start(theta)
+    for k in range(20_000):
+        if (1 - theta.prod().item()) ** 2 / 2 < 0.01:
+            return k
+        theta, state = rule.step(theta, neural_chain.gradient(theta), state)
+    return math.inf
+
+
+def compare_epsilon_wall(page: playwright.Page, depth: int, start: float, exponent: int, step: float) -> None:
+    call, epsilon = "window.learningDynamics.epsilonWall", 10.0**exponent
+    theta = torch.full((depth,), start, dtype=torch.float64)
+    slope = neural_chain.gradient(theta)[0].abs().item()
+    lowest = torch.linalg.eigvalsh(neural_chain.hessian(theta))[0].item()
+    waiting = neural_chain.escape_time_bound(start, depth)
+    assert page.evaluate(f"{call}.slope({depth}, {start})") == pytest.approx(slope, rel=1e-9)
+    assert page.evaluate(f"{call}.lowest({depth}, {start})") == pytest.approx(lowest, rel=1e-6)
+    assert page.evaluate(f"{call}.waiting({depth}, {start})") == pytest.approx(waiting, rel=1e-9)
+    assert scientific(shown(page, "slope")) == pytest.approx(slope, rel=0.06)
+    assert scientific(shown(page, "lowest")) == pytest.approx(lowest, rel=0.06)
+    assert scientific(shown(page, "waiting")) == pytest.approx(waiting / 0.1, rel=0.06)
+    wall = 1 + math.log(epsilon) / math.log(start)
+    assert decimals(shown(page, "wall")) == pytest.approx([wall], abs=0.051)
+    walled, free = (rmsprop_count(depth, start, each, step) for each in (epsilon, 0.0))
+    assert decimals(shown(page, "count")) == [min(walled, 20_000), min(free, 20_000)]
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("depth", "start", "exponent", "step"), [(32, 0.5, -8, 0.01), (12, 0.3, -6, 0.02), (44, 0.7, -5, 0.005)]
+)
+def test_epsilon_wall_displays_the_runs(
+    bench: Bench, depth: int, start: float, exponent: int, step: float
+) -> None:
+    given = f'data-depth="{depth}" data-start="{start}" data-epsilon="{exponent}" data-step="{step}"'
+    compare_epsilon_wall(bench.widget("epsilon-wall", given), depth, start, exponent, step)
+
+
+@needs_chromium
+def test_epsilon_wall_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("epsilon-wall", width=390)
+    compare_epsilon_wall(page, 32, 0.5, -8, 0.01)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    compare_epsilon_wall(page, 33, 0.5, -8, 0.01)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_epsilon_wall(page, 33, 0.5, -20, 0.01)
 
 
 # --------------------------------------------------------------------------------------------------------- step offset
