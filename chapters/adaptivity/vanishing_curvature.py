@@ -595,12 +595,9 @@ ledger.check(
 free_depths = (4, 6, 8, 10, 12, 16, 20, 24, 28, 30, 32, 36, 40)
 free = torch.tensor([rmsprop_steps(depth) for depth in free_depths], **like)
 walled = torch.tensor([rmsprop_steps(depth, 1e-8) for depth in (32, 36, 40)], **like)
-beyond_wall = {(1e-8, 36): 20, (1e-8, 40): 20, (1e-16, 64): 16, (1e-16, 68): 16}  # steps without epsilon
-if run.scale == "smoke":
-    beyond_wall = {(1e-8, 36): 20, (1e-16, 64): 16}
+beyond_wall = [(1e-8, 36), (1e-8, 40), (1e-16, 64), (1e-16, 68)]
 added, added_wrong = [], []
-for (epsilon, depth), steps in beyond_wall.items():
-    assert abs(rmsprop_steps(depth) - steps) <= 3
+for epsilon, depth in run.pick(smoke=beyond_wall[::2], book=beyond_wall, paper=beyond_wall):
     extra = rmsprop_steps(depth, epsilon) - rmsprop_steps(depth)
     added.append(extra / (epsilon * neural_chain.escape_time_bound(0.5, depth) / 0.01))
     added_wrong.append(extra / (epsilon * neural_chain.escape_time_bound(0.5, depth - 1) / 0.01))
@@ -1077,7 +1074,7 @@ for _ in range(32):
     h = (torch.randn(len(h), 32, 32, generator=random, **like) @ h / 4).relu()  # 1/4 = sqrt(2/32)
 real = h.square().sum((1, 2)).log().numpy()
 by_law = log_sizes(32, 32, 40_000, SEED + 1, variance=2 / 32).numpy()
-narrower = log_sizes(26, 32, 40_000, SEED + 2, variance=2 / 26).numpy()
+narrower = log_sizes(16, 32, 40_000, SEED + 2, variance=2 / 16).numpy()
 fits = [statistics.ks_test(real, each).p_value for each in (by_law, narrower)]
 biased = signal_propagation.log_output_norms(32, 128, networks, run.generator("biased"), size_biased=True)
 wide_biased = signal_propagation.log_output_norms(
@@ -1101,7 +1098,7 @@ ledger.check(
     "The law of the factors is that of real ReLU networks, width and depth 32",
     measured=fits[0],
     criterion=at_least("p-value of the two-sample Kolmogorov-Smirnov test", 1e-4),
-    control=control("the law of width 26", fits[1]),
+    control=control("the law of width 16", fits[1]),
     expected="reproduced",
     claim="experiment",
     needs="book",
@@ -1474,6 +1471,19 @@ ledger.check(
     rtol=0.2,
 )
 ledger.check(
+    "thesis:beyond-wide-training",
+    "Four times the width: the best SGD run classifies more digits than on the narrow network",
+    measured=last_accuracy("plain-64", "sgd") - last_accuracy("plain-16", "sgd"),
+    criterion=confident("training accuracy, width 64 − width 16", at_least=0.0),
+    control=control(
+        "width 16, SGD − RMSprop", last_accuracy("plain-16", "sgd") - last_accuracy("plain-16", "rmsprop")
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=ten_seeds,
+    rtol=0.5,
+)
+ledger.check(
     "thesis:beyond-inputs-merge",
     "After 128 ReLU layers two random inputs have a cosine above 0.99, at widths 32 and 128 alike",
     measured=torch.cat(list(merged.values())),
@@ -1501,7 +1511,7 @@ ledger.out_of_reach(
 
 # %% [markdown]
 # RMSprop and Adam are ahead of SGD, as the source says. But look at what they reach on the narrow network: a loss of about $1.5$ and 20 % of the training digits, where two layers of the same width get more than 90 % in 150 steps. The wide
-# network, four times as wide, gets 40 to 70 % under RMSprop in half the steps, and less under SGD. And the rescaled network, whose gradient has a norm of 20, does not train under SGD at all. Size is not the whole trouble.
+# network, four times as wide, gets 44 % under RMSprop in half the steps, and 29 % under SGD: width helps, and does not yet make SGD train well. And the rescaled network, whose gradient has a norm of 20, does not train under SGD at all. Size is not the whole trouble.
 #
 # ### What width and scaling do not mend
 #
