@@ -1190,6 +1190,7 @@ def block_norms(width, depth, count, relu, symmetric_end=True):  # ‖H_jj‖_F 
     return u.square().sum((1, 2)) * entering[j].square().sum((1, 2))
 
 
+# %%
 sizes_tried = ((3, 6), (8, 8), (16, 12))
 counts = run.pick(smoke=(20_000, 4000, 1000), book=(100_000, 20_000, 6000), paper=(400_000, 100_000, 20_000))
 
@@ -1298,6 +1299,7 @@ def at_start(
     return torch.stack([gradient.norm(dim=(1, 2)), block])
 
 
+# %%
 depth_grid = run.pick(smoke=(8, 16, 32), book=(8, 16, 32, 64, 128), paper=(8, 16, 32, 64, 128))
 of_rule = {
     name: [at_start(rule(depth), depth, 15, name) for depth in depth_grid]
@@ -1477,6 +1479,10 @@ ledger.check(
     seeds=ten_seeds,
     rtol=0.2,
 )
+# %% [markdown]
+# Width and the merging of inputs, which the next section explains; and what is out of reach here:
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:beyond-wide-training",
     "Four times the width: the best SGD run classifies more digits than on the narrow network",
@@ -1692,6 +1698,7 @@ def net_loss(weights):  # the loss itself, for automatic differentiation
     return (w_out @ h - y).square().sum() / 2
 
 
+# %%
 automatic = vmap(hessian(net_loss))(nets)  # (20, 4, 3, 3, 4, 3, 3)
 ours = {
     (j, i): block(nets, z.expand(20, 3, 1), w_out.expand(20, 2, 3), y, j, i)
@@ -1880,6 +1887,10 @@ ledger.check(
         evidence="refereed",
     ),
 )
+# %% [markdown]
+# Blocks of the Hessian and the bounds by forward passes:
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-hessian-blocks",
     "The ten blocks of the Hessian of 20 networks of four 3 by 3 matrices",
@@ -1923,6 +1934,10 @@ ledger.check(
     expected="holds",
     rtol=1e-3,
 )
+# %% [markdown]
+# Rates for wide networks:
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:thm-3.2.3",
     "mσ² = 1/2, width 48: gradient and H_jl over (mσ²)^{D/2}, H_jj over (mσ²)^D do not grow from depth 4 to 16",
