@@ -491,8 +491,8 @@ def fault(name):
 # the triangle inequality; with a pulled-back matrix both sides are equal
 for name in parts:
     mismatch, bend_part, fault_part = parts[name][..., :3].unbind(-1)
-    assert (bend_part + fault_part - mismatch >= -1e-12 * mismatch).all()
-    assert name in others or ((bend_part - mismatch).abs() < 1e-6 * mismatch)[:, :3].all()
+    assert (bend_part + fault_part - mismatch >= -1e-15).all()  # rounding of weights near 1
+    assert name in others or ((bend_part - mismatch).abs() < 1e-4 * mismatch)[:, :3].all()
 
 
 # %% tags=["hide-input"]
