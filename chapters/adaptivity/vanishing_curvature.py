@@ -122,8 +122,8 @@ plt.show()
 #
 # $$
 # \begin{aligned}
-# f(x)&=w_{\rm out}^\top\,\mathrm{diag}(\chi_D)\,W_D\cdots\\
-# &\qquad\mathrm{diag}(\chi_1)\,W_1\,\mathrm{diag}(\chi_0)\,z,\\
+# f(x)&=w_{\rm out}^\top\mathrm{diag}(\chi_D)W_D\cdots\\
+# &\quad\mathrm{diag}(\chi_1)\,W_1\,\mathrm{diag}(\chi_0)\,z,\\
 # \mathcal L&=\frac1n\sum_{i=1}^n\tfrac12\lVert f(x_i)-y_i\rVert^2 .
 # \end{aligned}
 # $$ (eq-vanishing-network)
@@ -339,9 +339,10 @@ plt.show()
 #
 # $$
 # \begin{aligned}
-# \tfrac1D\ln|\partial_j\mathcal L|,\ \tfrac1D\ln|\partial_j\partial_l\mathcal L|&\to
-# \begin{cases}\ln\bar w-1,&\bar w<e,\\2(\ln\bar w-1),&\bar w>e,\end{cases}\\
-# \tfrac1D\ln|\partial_j^2\mathcal L|&\to2(\ln\bar w-1)
+# \tfrac1D\ln|\partial_j\mathcal L|&\to\nu,\quad\tfrac1D\ln|\partial_j\partial_l\mathcal L|\to\nu,\\
+# \tfrac1D\ln|\partial_j^2\mathcal L|&\to2(\ln\bar w-1),\\
+# \nu&=\ln\bar w-1\text{ for }\bar w<e,\\
+# \nu&=2(\ln\bar w-1)\text{ for }\bar w>e,
 # \end{aligned}
 # $$ (eq-vanishing-rates)
 #
@@ -916,7 +917,7 @@ plt.show()
 # :label: thesis-thm-3-2-2
 # Linear network, Gaussian weights of variance $\frac1m$, $\lVert z\rVert=1$. Then $q=\lVert a_D\rVert^2$ has mean 1 and variance $(1+\frac2m)^D-1$, so that $|\mathrm{median}(q)-1|\le\sqrt{(1+\frac2m)^D-1}$. For $0<\delta<1$ the median lies in $[1-\delta,1+\delta]$ if
 #
-# $$m\ge\frac2{(1+\delta^2)^{1/D}-1}\approx\frac{2D}{\ln(1+\delta^2)} .$$ (eq-vanishing-width)
+# $$\begin{aligned}m&\ge\frac2{(1+\delta^2)^{1/D}-1}\\&\approx\frac{2D}{\ln(1+\delta^2)} .\end{aligned}$$ (eq-vanishing-width)
 # :::
 #
 # *The key step.* A median is within one standard deviation of the mean {cite}`mallows1969inequalities`.
@@ -936,7 +937,8 @@ plt.show()
 # $$
 # \begin{aligned}
 # \ln\lVert h_D\rVert^2&\approx-c\,\frac Dm\pm\sqrt{2c\,\frac Dm},\\
-# c&=1\text{ (linear)},\quad c=\tfrac52\text{ (ReLU)},
+# c&=1\text{ (linear)},\\
+# c&=\tfrac52\text{ (ReLU)},
 # \end{aligned}
 # $$ (eq-vanishing-law)
 #
@@ -1140,7 +1142,7 @@ ledger.check(
 # :label: thesis-thm-3-2-3
 # Under {prf:ref}`thesis-assumption-3-2-1` and for $pm\sigma_w^2\le1$, the mean norms of the gradient and of the blocks $H_{jl}$, $j\ne l$, are of order $(pm\sigma_w^2)^{D/2}$, that of $H_{jj}$ of order $(pm\sigma_w^2)^D$. For one output and a linear network, at **every** width,
 #
-# $$\mathbb E\lVert H_{jj}\rVert_F=(m\sigma_w^2)^{D-1}\,\lVert z\rVert^2\,\lVert w_{\rm out}\rVert^2 .$$ (eq-vanishing-exact)
+# $$\begin{aligned}\mathbb E\lVert H_{jj}\rVert_F={}&(m\sigma_w^2)^{D-1}\\&\lVert z\rVert^2\,\lVert w_{\rm out}\rVert^2 .\end{aligned}$$ (eq-vanishing-exact)
 #
 # In a ReLU network $p^2(pm\sigma_w^2)^{D-1}$ stands in the place of $(m\sigma_w^2)^{D-1}$ if the entries of $z$ and of $w_{\rm out}$ are independent of the rest and symmetric.
 # :::
@@ -1639,8 +1641,10 @@ assert rmsprop_steps(40, 1e-16) == 16
 #
 # $$
 # \begin{aligned}
-# (H_{jl})_{(a,b),(c,d)}={}&[h_{j-1}]_b\,[h_{l-1}]_d\,[U_j^\top U_l]_{ac}\\
-# &+[W_{l-1}\cdots W_{j+1}]_{da}\,[U_l^\top r]_c\,[h_{j-1}]_b ,
+# &(H_{jl})_{(a,b),(c,d)}\\
+# &=[h_{j-1}]_b\,[h_{l-1}]_d\,[U_j^\top U_l]_{ac}\\
+# &\quad+[W_{l-1}\cdots W_{j+1}]_{da}\\
+# &\qquad[U_l^\top r]_c\,[h_{j-1}]_b ,
 # \end{aligned}
 # $$ (eq-vanishing-kronecker)
 #
