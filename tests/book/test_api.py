@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -153,3 +154,11 @@ def test_bars_and_underscores_are_no_markup(text: str, shown: str) -> None:
     lines = [text]
     api.plain_marks(None, "function", "f", None, None, lines)  # type: ignore[arg-type]
     assert lines == [shown]
+
+
+@pytest.mark.parametrize("name", ["optimizers.NOPE", "rules.Adam.stop", "implicit_bias.margin.HardMargin"])
+def test_a_reference_to_a_name_that_is_not_there_is_not_excused(name: str) -> None:
+    """What the render lets pass is another library's; the warning for a wrong name of ours fails `make book`."""
+    path = f"{surface.PACKAGE}.{name}"
+    assert [pattern for pattern in api.ELSEWHERE if re.fullmatch(f"({pattern})", path)] == []
+    assert any(re.fullmatch(f"({pattern})", "torch.optim.Optimizer") for pattern in api.ELSEWHERE)
