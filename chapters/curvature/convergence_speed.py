@@ -1322,7 +1322,7 @@ def stream(direction, eta, runs_, steps, source):  # one observation a step, all
 
 
 stream_runs, stream_steps = (
-    run.pick(smoke=100, book=1000, paper=10_000),
+    run.pick(smoke=1000, book=1000, paper=10_000),
     run.pick(smoke=300, book=10_000, paper=30_000),
 )
 stream_marks = [m for m in ensembles.log_spaced(stream_steps, 4) if m >= 30]
