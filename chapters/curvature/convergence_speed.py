@@ -1839,6 +1839,20 @@ def trace(matrices):
 V_limit = eta**2 * apply(torch.linalg.inv(same - Lambda), U)
 V_7 = sum(eta**2 * apply(torch.linalg.matrix_power(Lambda, j), U) for j in range(7))
 
+
+# %%
+def stein(beta):  # I - Psi_beta
+    return same - kron(eye - beta * N, eye - beta * N)
+
+
+def lyapunov(scale):  # Xi - I, with all steps multiplied by scale
+    return kron(scale * N, eye) + kron(eye, scale * N) - same
+
+
+def least_eigenvalue(operator):  # real: the map is similar to a symmetric one
+    return torch.linalg.eigvals(operator).real.amin(-1)
+
+
 # %% tags=["hide-input"]
 condition = torch.linalg.cond(C).max().item()
 expanded = same - eta * Xi + eta**2 * Omega
@@ -1852,20 +1866,6 @@ ledger.check(
     control=control("β in the place of β²", size(Lambda - (same - eta * Xi + eta * Omega)) / size(Lambda)),
     expected="holds",
 )
-
-
-def stein(beta):  # I - Psi_beta
-    return same - kron(eye - beta * N, eye - beta * N)
-
-
-def lyapunov(scale):  # Xi - I, with all steps multiplied by scale
-    return kron(scale * N, eye) + kron(eye, scale * N) - same
-
-
-def least_eigenvalue(operator):  # real: the map is similar to a symmetric one
-    return torch.linalg.eigvals(operator).real.amin(-1)
-
-
 answers = apply(torch.linalg.inv(stein(eta)), psd)
 ledger.check(
     "natgrad:cor-8",
@@ -2026,17 +2026,6 @@ radius = 0.9 * (
 )  # eigenvalues of a matrix that is not symmetric
 turn = torch.linalg.qr(B).Q @ torch.triu(torch.ones(6, 6, **like) * 0.3 + 0.7 * torch.eye(6, **like))
 D = turn @ torch.diag_embed(radius) @ torch.linalg.inv(turn)
-h = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, 301))])
-low, high = np.triu_indices(300)
-m, n_large = low + 1, high + 1  # n >= m >= 1
-
-
-def harmonic_slack(shift, share=1.0):  # left minus right side
-    return h[n_large] - h[m] - np.log(n_large) + np.log(share * np.minimum(m + shift, n_large))
-
-
-shift = 1
-wrong_shift, wrong_equal = harmonic_slack(shift - 1)[n_large > m], harmonic_slack(shift, 0.999)[n_large == m]
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -2094,6 +2083,21 @@ ledger.check(
     ),
     expected="holds",
 )
+
+# %%
+h = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, 301))])
+low, high = np.triu_indices(300)
+m, n_large = low + 1, high + 1  # n >= m >= 1
+
+
+def harmonic_slack(shift, share=1.0):  # left minus right side
+    return h[n_large] - h[m] - np.log(n_large) + np.log(share * np.minimum(m + shift, n_large))
+
+
+shift = 1
+wrong_shift, wrong_equal = harmonic_slack(shift - 1)[n_large > m], harmonic_slack(shift, 0.999)[n_large == m]
+
+# %% tags=["hide-input"]
 ledger.check(
     "natgrad:prop-22",
     "h_n − h_m ≥ ln n − ln min{m + 1, n}, all 300 ≥ n ≥ m ≥ 1",
