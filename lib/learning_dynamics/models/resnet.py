@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 
 from learning_dynamics._internal.arguments import require_count
@@ -19,10 +22,18 @@ class PreActivationBlock(nn.Module):
         in_channels: Channels of the input.
         channels: Channels of the output.
         stride: Of the first convolution and of the way around.
+        activation: :math:`\phi`; ReLU in the source.
     """
 
-    def __init__(self, in_channels: int, channels: int, stride: int) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        channels: int,
+        stride: int,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
         super().__init__()
+        self.activation = activation
         self.first_norm = nn.BatchNorm2d(in_channels)
         self.first = nn.Conv2d(in_channels, channels, 3, stride=stride, padding=1, bias=False)
         self.second_norm = nn.BatchNorm2d(channels)
@@ -33,9 +44,9 @@ class PreActivationBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `(n, channels, height / stride, width / stride)` of `x (n, in_channels, height, width)`."""
-        active = self.first_norm(x).relu()
+        active = self.activation(self.first_norm(x))
         shortcut = x if self.around is None else self.around(active)
-        return shortcut + self.second(self.second_norm(self.first(active)).relu())
+        return shortcut + self.second(self.activation(self.second_norm(self.first(active))))
 
 
 class PreActivationResNet18(nn.Module):
@@ -51,13 +62,21 @@ class PreActivationResNet18(nn.Module):
         num_classes: Number of outputs, >= 1.
         in_channels: Channels of the images, >= 1.
         width: Channels of the first of the four stages, doubled from stage to stage; 64 in the source. >= 1.
+        activation: Between the layers; ReLU in the source.
 
     Raises:
         ValueError: An argument is not a positive integer.
     """
 
-    def __init__(self, num_classes: int = 10, in_channels: int = 3, width: int = 64) -> None:
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_channels: int = 3,
+        width: int = 64,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
         super().__init__()
+        self.activation = activation
         for name, value in (("num_classes", num_classes), ("in_channels", in_channels), ("width", width)):
             require_count(name, value)
         self.stem = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
@@ -65,11 +84,19 @@ class PreActivationResNet18(nn.Module):
         for stage in range(4):
             for block in range(2):
                 stride = 2 if stage > 0 and block == 0 else 1
-                blocks.append(PreActivationBlock(channels, width * 2**stage, stride))
+                blocks.append(PreActivationBlock(channels, width * 2**stage, stride, activation))
                 channels = width * 2**stage
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.BatchNorm2d(channels)
         self.last = nn.Linear(channels, num_classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Return what the last layer reads, `(n, 8 width)`.
+
+        Args:
+            images: `(n, in_channels, height, width)`.
+        """
+        return self.activation(self.norm(self.blocks(self.stem(images)))).mean((-2, -1))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits `(n, num_classes)`.
@@ -77,5 +104,4 @@ class PreActivationResNet18(nn.Module):
         Args:
             images: `(n, in_channels, height, width)`.
         """
-        features = self.norm(self.blocks(self.stem(images))).relu()
-        return self.last(features.mean((-2, -1)))
+        return self.last(self.features(images))

@@ -258,6 +258,73 @@ def layerwise_gram(model: nn.Module, inputs: Tensor) -> Tensor:
     return torch.stack(list(layer_grams(model, inputs).values())).sum(0)
 
 
+def row_khatri_rao(gates: Tensor, features: Tensor) -> Tensor:
+    r"""Return :math:`\Phi`, whose row i holds all products of a gate and a feature of sample i.
+
+    The row-wise Khatri-Rao (face-splitting) product, the matrix of assumption 4 in Kawaguchi, Zhang and Deng (2022).
+
+    Args:
+        gates: `(*batch, n, m)`.
+        features: `(*batch, n, p)`.
+
+    Returns:
+        `(*batch, n, m p)`; column k p + l is gate k times feature l.
+
+    Raises:
+        ValueError: The two differ in the number of samples.
+    """
+    _require_same_samples(gates, features)
+    return (gates[..., :, None] * features[..., None, :]).flatten(-2)
+
+
+def gated_gram(gates: Tensor, features: Tensor) -> Tensor:
+    r"""Return :math:`\Phi\Phi^\top = (\Gamma\Gamma^\top)\odot(EE^\top)` of gates and features, without forming it.
+
+    Args:
+        gates: :math:`\Gamma`, `(*batch, n, m)`.
+        features: E, `(*batch, n, p)`.
+
+    Returns:
+        `(*batch, n, n)`.
+
+    Raises:
+        ValueError: The two differ in the number of samples.
+    """
+    _require_same_samples(gates, features)
+    return (gates @ gates.mT) * (features @ features.mT)
+
+
+def rank_tolerances(shape: tuple[int, int], dtype: torch.dtype) -> dict[str, float]:
+    """Return the two rank tolerances in common use, relative to the largest singular value.
+
+    `golub` is max(rows, columns) eps (Golub and Van Loan), `press` is (eps/2) sqrt(rows + columns + 1) (Press et al.);
+    both are quoted by `numpy.linalg.matrix_rank`.
+
+    Args:
+        shape: Rows and columns, each >= 1.
+        dtype: Floating point type of the matrix.
+
+    Returns:
+        The tolerances by name.
+
+    Raises:
+        ValueError: A count is below 1.
+    """
+    rows, columns = shape
+    if min(rows, columns) < 1:
+        raise ValueError(f"shape = {shape}; allowed: two numbers >= 1")
+    eps = torch.finfo(dtype).eps
+    return {"golub": max(rows, columns) * eps, "press": eps / 2 * math.sqrt(rows + columns + 1)}
+
+
+def _require_same_samples(gates: Tensor, features: Tensor) -> None:
+    if gates.ndim < 2 or features.ndim < 2 or gates.shape[:-1] != features.shape[:-1]:
+        raise ValueError(
+            f"gates, features have shapes {tuple(gates.shape)}, {tuple(features.shape)}; allowed: the same but for "
+            "the last axis"
+        )
+
+
 def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
     """Return the share of dead units in the hidden layer of `MLP` or `LeNet` that has most of them.
 

@@ -1,0 +1,113 @@
+r"""Two last layers whose gates can be frozen, after which every output is linear in the hidden layer's weights.
+
+Source: Kawaguchi, Zhang and Deng (2022), section 3.2.2, equations (16) and (18).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from learning_dynamics._internal.arguments import require_count
+
+
+class GatedHead(nn.Module):
+    r"""Map features e to :math:`f_j = \sum_k w^{(j)}_k\, \mathrm{gate}(v_k \cdot e)\, (W^{(j)}_k \cdot e)`.
+
+    The gate is the sigmoid of `sharpness` times its argument. Until `freeze_gates` the gate weights v are the block
+    weights W themselves; afterwards they keep the value of that moment, and f is linear in W.
+
+    Args:
+        in_features: Entries of the features e, the constant one included if there is one, >= 1.
+        hidden: Width of the hidden layer, >= 1.
+        outputs: Number of outputs; each has a block of hidden weights of its own. >= 1.
+        sharpness: Of the gate, > 0; with 1 the unit is the SiLU, for large values it tends to ReLU.
+        generator: Source of the weights, normal with variance one over a layer's inputs.
+        dtype: Floating point type of the weights.
+
+    Attributes:
+        block: Hidden weights, `(outputs, hidden, in_features)`.
+        last: Output weights, `(outputs, hidden)`.
+        frozen: Gate weights after `freeze_gates`, of the shape of `block`, else None.
+
+    Raises:
+        ValueError: An argument is not as described.
+    """
+
+    frozen: Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        outputs: int = 1,
+        *,
+        sharpness: float = 1.0,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__()
+        for name, value in (("in_features", in_features), ("hidden", hidden), ("outputs", outputs)):
+            require_count(name, value)
+        if not 0 < sharpness < math.inf:
+            raise ValueError(f"sharpness = {sharpness!r}; allowed: a number > 0")
+        self.sharpness = float(sharpness)
+        block = torch.randn(outputs, hidden, in_features, generator=generator, dtype=dtype)
+        last = torch.randn(outputs, hidden, generator=generator, dtype=dtype)
+        self.block = nn.Parameter(block / math.sqrt(in_features))
+        self.last = nn.Parameter(last / math.sqrt(hidden))
+        self.register_buffer("frozen", None)
+
+    def freeze_gates(self) -> None:
+        """Let the gates keep the block weights of this moment; the outputs do not change by it."""
+        self.frozen = self.block.detach().clone()
+
+    def gates(self, features: Tensor) -> Tensor:
+        """Return the gates `(outputs, n, hidden)` of features `(n, in_features)`."""
+        weights = self.block if self.frozen is None else self.frozen
+        return torch.sigmoid(self.sharpness * torch.einsum("jkl,nl->jnk", weights, features))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return outputs `(n, outputs)` of features `(n, in_features)`."""
+        hidden = torch.einsum("jkl,nl->jnk", self.block, features)
+        return torch.einsum("jk,jnk->nj", self.last, self.gates(features) * hidden)
+
+    def jacobian(self, features: Tensor) -> Tensor:
+        r"""Return :math:`J_j`, the derivative of each output in its own block with the gates held.
+
+        Lemma 6 of the source: with frozen gates the outputs are :math:`J_j\,\mathrm{vec}\,W^{(j)}`.
+
+        Args:
+            features: `(n, in_features)`.
+
+        Returns:
+            `(outputs, n, hidden * in_features)`, the columns in the order of `block[j].flatten()`.
+        """
+        weighted = self.gates(features) * self.last[:, None, :]
+        return (weighted[..., None] * features[:, None, :]).flatten(-2)
+
+    def kernel(self, features: Tensor) -> Tensor:
+        r"""Return the block kernels :math:`\Theta_j = J_jJ_j^\top`, `(outputs, n, n)`, without forming J.
+
+        Args:
+            features: `(n, in_features)`.
+        """
+        weighted = self.gates(features) * self.last[:, None, :]
+        return (weighted @ weighted.mT) * (features @ features.mT)
+
+    def smoothness_bound(self, features: Tensor, curvature: float) -> Tensor:
+        r"""Return :math:`\hat L = \frac{L_\ell}{n}\sum_i \max_j \lVert (J_j)_i\rVert^2` of lemma 8, `()`.
+
+        Args:
+            features: `(n, in_features)`.
+            curvature: :math:`L_\ell`, the Lipschitz constant of one sample's loss gradient, > 0.
+
+        Raises:
+            ValueError: The curvature is not positive and finite.
+        """
+        if not 0 < curvature < math.inf:
+            raise ValueError(f"curvature = {curvature!r}; allowed: a number > 0")
+        squared = (self.gates(features) * self.last[:, None, :]).square().sum(-1) * features.square().sum(-1)
+        return curvature * squared.amax(0).mean()
