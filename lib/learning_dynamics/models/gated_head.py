@@ -65,12 +65,20 @@ class GatedHead(nn.Module):
         self.frozen = self.block.detach().clone()
 
     def gates(self, features: Tensor) -> Tensor:
-        """Return the gates `(outputs, n, hidden)` of features `(n, in_features)`."""
+        """Return the gates `(outputs, n, hidden)`.
+
+        Args:
+            features: `(n, in_features)`.
+        """
         weights = self.block if self.frozen is None else self.frozen
         return torch.sigmoid(self.sharpness * torch.einsum("jkl,nl->jnk", weights, features))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return outputs `(n, outputs)` of features `(n, in_features)`."""
+        """Return the outputs `(n, outputs)`.
+
+        Args:
+            features: `(n, in_features)`.
+        """
         hidden = torch.einsum("jkl,nl->jnk", self.block, features)
         return torch.einsum("jk,jnk->nj", self.last, self.gates(features) * hidden)
 
