@@ -61,7 +61,7 @@ ledger = Ledger(run)
 plt = figures.plt
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The same limit, a hundred million steps apart.** Expected excess loss of the mean of all iterates so far, exact, for steps along $-C^{-1}\\nabla\\mathcal L$ with the matrix $C=H^q$, a power of the Hessian $H$: from plain gradient steps ($q=0$) to Newton's direction ($q=1$). All five end on one noise term (dotted), $w/(k+1)$ with a constant $w$ of the noise that the text defines. What breaks it: with the first half of the iterates left out of the mean (dashed), plain steps arrive three thousand times earlier, on a line twice as high. Setting: $d=50$ directions, condition number $10^4$, covariance of the gradient noise $\\Sigma=0.01\\,H$, the start error spread evenly, the step at 0.99 of the largest that the theorem below allows.", "name": "fig-averaging-dial"}, "image": {"alt": "Five falling curves on logarithmic axes over one to ten billion steps. The one for q equal to one falls at once onto a dotted straight line; the others join the line later and later, that for q equal to zero only after a hundred million steps. A dashed curve falls onto a parallel line slightly above."}}
+# %%
 d, kappa, noise_level, share = 50, 1e4, 0.01, 0.99
 
 
@@ -70,6 +70,7 @@ def dial(q, kappa=kappa, noise=noise_level):  # modes of H = diag(1, ..., 1/kapp
     return curvature.Modes(h ** (1 - q), noise * h ** (2 - 2 * q), torch.full((d,), math.sqrt(2 / d), **like))
 
 
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The same limit, a hundred million steps apart.** Expected excess loss of the mean of all iterates so far, exact, for steps along $-C^{-1}\\nabla\\mathcal L$ with the matrix $C=H^q$, a power of the Hessian $H$: from plain gradient steps ($q=0$) to Newton's direction ($q=1$). All five end on one noise term (dotted), $w/(k+1)$ with a constant $w$ of the noise that the text defines. What breaks it: with the first half of the iterates left out of the mean (dashed), plain steps arrive three thousand times earlier, on a line twice as high. Setting: $d=50$ directions, condition number $10^4$, covariance of the gradient noise $\\Sigma=0.01\\,H$, the start error spread evenly, the step at 0.99 of the largest that the theorem below allows.", "name": "fig-averaging-dial"}, "image": {"alt": "Five falling curves on logarithmic axes over one to ten billion steps. The one for q equal to one falls at once onto a dotted straight line; the others join the line later and later, that for q equal to zero only after a hundred million steps. A dashed curve falls onto a parallel line slightly above."}}
 exponents = (0, 0.25, 0.5, 0.75, 1)
 grid = torch.logspace(0, 10, 201, **like).round().unique()
 fig, ax = figures.subplots(size=(6.4, 4.2))
