@@ -1083,8 +1083,8 @@ def test_rendered_pages_carry_living_widgets(browser: playwright.Browser) -> Non
                 page.wait_for_selector(f'[data-widget="{name}"][data-ready="true"]')
                 box = page.locator(f'[data-widget="{name}"]').first.bounding_box()
                 assert box["x"] >= 0 and box["x"] + box["width"] <= 390, path
-                readout = page.locator(f'[data-widget="{name}"] [data-quantity="end"]').first
-                assert readout.inner_text() != ""
+                readouts = page.locator(f'[data-widget="{name}"] [data-quantity]').all_inner_texts()
+                assert readouts and all(text.strip() for text in readouts), (name, readouts)
                 found.add(name)
     finally:
         for context in browser.contexts:
