@@ -7,8 +7,8 @@ A memory M turns gradient flow into
 
 Because M starts at zero, the weights of the past integrate to one at every time.
 
-Source: Orvieto, Kohler and Lucchi (2019), The Role of Memory in Stochastic Optimization, sec. 3; Orvieto (2023), thesis:
-Definition 2.3.1 and Table 1, where M is called m.
+Source: Orvieto, Kohler and Lucchi (2019), The Role of Memory in Stochastic Optimization, sec. 3; Orvieto (2023),
+thesis, Definition 2.3.1 and Table 1, where M is called m.
 """
 
 from __future__ import annotations
