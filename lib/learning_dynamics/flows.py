@@ -10,6 +10,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
+from torch.func import jvp
+
+from learning_dynamics._internal.arguments import require_count
 
 VectorField = Callable[[Tensor, float], Tensor]
 """`vector_field(theta, t)`: the velocity at `theta` and time t, of the shape of `theta`."""
@@ -178,6 +181,78 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
     drive = torch.where(null, t, -torch.expm1(-rates * t) / rates)  # t phi(-lambda t)
     start, source = ((Q.mT @ vector[..., None])[..., 0] for vector in (theta0, b))
     return torch.einsum("...ij,...j->...i", Q, decay * start + drive * source)  # copies Q for no time
+
+
+def sampled_flow(
+    field: Callable[[Tensor], Tensor],
+    theta0: Tensor,
+    step: float,
+    count: int,
+    *,
+    rtol: float = 1e-12,
+    atol: float = 1e-14,
+) -> Tensor:
+    r"""Return :math:`\vartheta_k = \Phi_h^k(\theta_0)`, the flow of an autonomous field seen once a time step h.
+
+    :math:`\Phi_h` is the time-h map of :math:`\dot\theta = v(\theta)`. With :math:`v = -\nabla\mathcal L` and h the
+    step size these are the points that gradient descent should meet if it followed its flow.
+
+    Source: Orvieto (2023), section 2.4.2; integrated by `gradient_flow`.
+
+    Args:
+        field: :math:`v`, of the shape of `theta0`; minus the gradient for a gradient flow.
+        theta0: floating point, any shape; float64 for tolerances below 1e-6.
+        step: h, not zero; negative to run backwards in time.
+        count: number K of steps, >= 1.
+        rtol: tolerance of one step of the integrator relative to theta, >= 2.3e-14.
+        atol: tolerance of one step of the integrator in units of theta, >= 0.
+
+    Returns:
+        `(K + 1, *shape)`, theta0 first; infinite from where the flow blew up.
+
+    Raises:
+        ValueError: `step` is zero or not finite, `count` < 1, or what `gradient_flow` refuses.
+    """
+    if step == 0 or not np.isfinite(step):
+        raise ValueError(f"step = {step}; allowed: finite, not zero")
+    require_count("count", count)
+    sign = 1.0 if step > 0 else -1.0
+    times = [abs(step) * k for k in range(count + 1)]
+    return gradient_flow(
+        lambda theta, _: field(theta) if sign > 0 else -field(theta), theta0, times, rtol=rtol, atol=atol
+    ).values
+
+
+def modified_field(gradient: Callable[[Tensor], Tensor], step: float) -> Callable[[Tensor], Tensor]:
+    r"""Return the field whose flow gradient descent with step size h follows to second order.
+
+    .. math:: v_h(\theta) = -\nabla\mathcal L(\theta) - \tfrac h2\nabla^2\mathcal L(\theta)\nabla\mathcal L(\theta)
+        = -\nabla\Bigl(\mathcal L + \tfrac h4\lVert\nabla\mathcal L\rVert^2\Bigr)(\theta).
+
+    One step of gradient descent and the time-h map of this field differ by :math:`O(h^3)`, in place of the
+    :math:`O(h^2)` of the gradient flow. The second term costs one Hessian-vector product.
+
+    Source: backward error analysis of Euler's method, Hairer, Lubich & Wanner (2006), section IX.1; Barrett &
+    Dherin (2021) for gradient descent.
+
+    Args:
+        gradient: :math:`\nabla\mathcal L`, made of torch operations.
+        step: h, >= 0.
+
+    Returns:
+        :math:`v_h`, of the shape of its argument.
+
+    Raises:
+        ValueError: `step` is negative or not finite.
+    """
+    if not 0 <= step < np.inf:
+        raise ValueError(f"step = {step}; allowed: finite, >= 0")
+
+    def field(theta: Tensor) -> Tensor:
+        frozen = gradient(theta)
+        return -(frozen + step / 2 * jvp(gradient, (theta,), (frozen,))[1])
+
+    return field
 
 
 def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from torch import Tensor
 
-from learning_dynamics.flows import gradient_flow, linear_flow
+from learning_dynamics.flows import gradient_flow, linear_flow, modified_field, sampled_flow
 
 
 def linear_problem(seed: int, d: int, rank: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -232,3 +232,66 @@ def changed(**changes):
 def test_bad_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def saddle_gradient(theta: Tensor) -> Tensor:
+    return torch.stack([theta[0] ** 3 - theta[0] + theta[1], 3 * theta[1] + theta[0]])
+
+
+def test_sampled_flow_of_a_quadratic_is_the_exponential():
+    H = torch.tensor([[2.0, 0.5], [0.5, -1.0]], dtype=torch.float64)
+    theta0 = torch.tensor([1.0, -0.3], dtype=torch.float64)
+    samples = sampled_flow(lambda theta: -H @ theta, theta0, 0.2, 20)
+    exact = linear_flow(H, torch.zeros(2, dtype=torch.float64), theta0, [0.2 * k for k in range(21)])
+    torch.testing.assert_close(samples, exact, rtol=1e-10, atol=1e-11)
+
+
+@given(st.floats(-1.5, 1.5), st.floats(-1, 1), st.floats(0.02, 0.3))
+def test_sampled_flow_runs_backwards(x, y, h):
+    theta0 = torch.tensor([x, y], dtype=torch.float64)
+    there = sampled_flow(lambda theta: -saddle_gradient(theta), theta0, h, 5)
+    back = sampled_flow(lambda theta: -saddle_gradient(theta), there[-1], -h, 5)
+    torch.testing.assert_close(back.flip(0), there, rtol=0, atol=1e-7)
+
+
+def test_sampled_flow_reports_a_blow_up():
+    samples = sampled_flow(lambda theta: theta**2, torch.ones(1, dtype=torch.float64), 0.3, 6)
+    assert torch.isfinite(samples[:4]).all() and torch.isinf(samples[4:]).all()
+
+
+def test_modified_field_is_the_gradient_of_the_modified_loss():
+    def modified_loss(theta: Tensor) -> Tensor:
+        own = theta[0] ** 4 / 4 - theta[0] ** 2 / 2 + theta[0] * theta[1] + 1.5 * theta[1] ** 2
+        return own + 0.1 / 4 * saddle_gradient(theta).square().sum()
+
+    theta = torch.tensor([0.3, -0.7], dtype=torch.float64)
+    expected = -torch.func.grad(modified_loss)(theta)
+    torch.testing.assert_close(modified_field(saddle_gradient, 0.1)(theta), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_one_step_of_gradient_descent_misses_the_modified_flow_by_the_third_order():
+    theta0 = torch.tensor([0.4, 1.0], dtype=torch.float64)
+    errors = {"flow": [], "modified": []}
+    for h in (0.1, 0.05, 0.025, 0.0125):
+        step = theta0 - h * saddle_gradient(theta0)
+        for name, field in (
+            ("flow", lambda theta: -saddle_gradient(theta)),
+            ("modified", modified_field(saddle_gradient, h)),
+        ):
+            errors[name].append(float((sampled_flow(field, theta0, h, 1)[1] - step).norm()))
+    halved = {name: values[-2] / values[-1] for name, values in errors.items()}
+    assert 3.7 < halved["flow"] < 4.3 and 7.3 < halved["modified"] < 8.7
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: sampled_flow(torch.neg, torch.ones(1), 0.0, 3), "step = 0"),
+        (lambda: sampled_flow(torch.neg, torch.ones(1), 0.1, 0), "count = 0"),
+        (lambda: modified_field(torch.neg, -1.0), "step = -1"),
+    ],
+)
+def test_sampled_and_modified_flows_name_bad_arguments(call, name):
+    with pytest.raises(ValueError, match=name) as error:
+        call()
+    assert "allowed:" in str(error.value)
