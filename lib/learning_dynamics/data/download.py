@@ -11,6 +11,7 @@ import hashlib
 import http.client
 import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ except ImportError:
     fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 CHUNK = 1 << 16
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class DataError(RuntimeError):
@@ -39,12 +41,21 @@ class RemoteFile:
         urls: Where to get it, tried in order.
         sha256: Its checksum.
         size: Its size in bytes.
+
+    Raises:
+        ValueError: A server is not asked over https; http is allowed to this machine itself only.
     """
 
     path: str
     urls: tuple[str, ...]
     sha256: str
     size: int
+
+    def __post_init__(self) -> None:
+        for url in self.urls:
+            parts = urllib.parse.urlsplit(url)
+            if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+                raise ValueError(f"url = {url!r}; allowed: https")
 
 
 def cache_folder() -> Path:

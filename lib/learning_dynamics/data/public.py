@@ -86,7 +86,6 @@ PUBLIC: dict[str, PublicSet] = {
         [
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
-            "http://yann.lecun.com/exdb/mnist/",
         ],
         "Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits",
         "CC BY-SA 3.0",
@@ -102,7 +101,10 @@ PUBLIC: dict[str, PublicSet] = {
     ),
     **_idx_sets(
         "fashion-mnist",
-        ["http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"],
+        [
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+        ],
         "H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, 2017",
         "MIT",
         {
@@ -117,7 +119,7 @@ PUBLIC: dict[str, PublicSet] = {
     ),
     **_idx_sets(
         "kmnist",
-        ["http://codh.rois.ac.jp/kmnist/dataset/kmnist/"],
+        ["https://codh.rois.ac.jp/kmnist/dataset/kmnist/"],
         "T. Clanuwat and others, Deep learning for classical Japanese literature, 2018",
         "CC BY-SA 4.0",
         {

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+SETTINGS = ("univariate", "timestamps", "missing", "equallength", "serieslength", "classlabel", "targetlabel")
+"""Header lines that say how the data are to be read (compared in lower case); the others are names and remarks."""
+
 
 def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return univariate series of one length and their labels from a `.ts` file (Bagnall et al. 2018).
 
-    Lines that start with `#` are comments and those with `@` are headers; the data begin after `@data`.
+    Lines that start with `#` are comments and those with `@` are headers; the data begin after `@data`. What the
+    headers declare is held against the data: one channel, no time stamps, nothing missing, the length of a series,
+    and the names of the classes.
 
     Args:
         path: the file.
@@ -19,23 +24,35 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
         Series `(n, T)` float64 and labels `(n,)`, strings.
 
     Raises:
-        ValueError: the file has no data, or a line with several channels, missing values, or another length.
+        ValueError: the file has no data; a header declares what is not read here (several channels, time stamps,
+            missing values, unequal lengths, a number to predict) or says something twice; or a line has several
+            channels, a value that is missing or not finite, another length, or a label that is empty or not declared.
     """
+    headers: dict[str, str] = {}
     series: list[np.ndarray] = []
     labels: list[str] = []
-    data = False
+    data, length, classes = False, 0, frozenset[str]()
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
         if line.startswith("@"):
-            data = line.lower() == "@data"
+            word, _, rest = line[1:].partition(" ")
+            word = word.lower()
+            if data or (word in SETTINGS and word in headers):
+                raise ValueError(
+                    f"{path.name}, line {number} = {line!r}; allowed: each header once, before @data"
+                )
+            data = word == "data"
+            headers[word] = rest.strip()
+            if data:
+                length, classes = _declared(path.name, headers)
             continue
         if not data:
             raise ValueError(
                 f"{path.name}, line {number} = {line!r}; allowed before @data: comments and settings"
             )
-        values, _, label = line.rpartition(":")
+        values, _, label = (part.strip() for part in line.rpartition(":"))
         if ":" in values or not values:
             raise ValueError(
                 f"{path.name}, line {number} = {line[:40]!r}; allowed: one channel and a label, `1.0,2.5,...:label`"
@@ -46,12 +63,43 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(
                 f"{path.name}, line {number} = {line[:40]!r}; allowed: numbers, none missing"
             ) from None
-        if series and len(row) != len(series[0]):
-            raise ValueError(
-                f"{path.name}, line {number}: {len(row)} values; allowed: {len(series[0])}, as before"
-            )
+        if not np.isfinite(row).all():
+            raise ValueError(f"{path.name}, line {number} = {line[:40]!r}; allowed: finite numbers")
+        length = length or len(row)
+        if len(row) != length:
+            raise ValueError(f"{path.name}, line {number}: {len(row)} values; allowed: {length}")
+        if not label or (classes and label not in classes):
+            allowed = ", ".join(sorted(classes)) if classes else "a name"
+            raise ValueError(f"{path.name}, line {number}: label = {label!r}; allowed: {allowed}")
         series.append(row)
         labels.append(label)
     if not series:
         raise ValueError(f"{path.name} has no series after @data; allowed: at least one")
     return np.stack(series), np.array(labels)
+
+
+def _declared(file: str, headers: dict[str, str]) -> tuple[int, frozenset[str]]:
+    """Return the length of a series (0 where none is declared) and the classes (none if they are not named)."""
+    for word, right in (
+        ("univariate", "true"),
+        ("timestamps", "false"),
+        ("missing", "false"),
+        ("equallength", "true"),
+    ):
+        if headers.get(word, right).lower() != right:
+            raise ValueError(f"{file}: @{word} = {headers[word]!r}; allowed: {right}")
+    if headers.get("targetlabel", "false").lower() != "false":
+        raise ValueError(
+            f"{file}: @targetlabel = {headers['targetlabel']!r}; allowed: false, a file of classes"
+        )
+    length, (kind, *names) = (
+        headers.get("serieslength", "0"),
+        headers.get("classlabel", "true").split() or [""],
+    )
+    if not length.isdecimal():
+        raise ValueError(f"{file}: @seriesLength = {length!r}; allowed: an integer")
+    if kind.lower() != "true":
+        raise ValueError(
+            f"{file}: @classLabel = {headers['classlabel']!r}; allowed: true and the names of the classes"
+        )
+    return int(length), frozenset(names)

@@ -249,7 +249,7 @@ class Call:
     folder: Path | None = None
     until: float | None = None
     wall_time: float | None = None
-    _command: str = ""
+    _settings: str = ""
     _earlier: float = field(default=0.0)
 
     def piece(self, name: str, compute: Callable[..., Mapping[str, Any]], *arguments: Any) -> dict[str, Any]:
@@ -266,7 +266,7 @@ class Call:
         if self.folder is None:
             return dict(compute(*arguments))
         path = self.folder / f"{name}.pt"
-        if (state := checkpoints.load(path, settings=self._command)) is not None:
+        if (state := checkpoints.load(path, settings=self._settings)) is not None:
             self._earlier += state["seconds"]
             return state["piece"]
         if self.until is not None and self._made and time.monotonic() >= self.until:
@@ -275,7 +275,7 @@ class Call:
             )
         began = time.monotonic()
         piece = dict(compute(*arguments))
-        checkpoints.save(path, {"piece": piece, "seconds": time.monotonic() - began}, settings=self._command)
+        checkpoints.save(path, {"piece": piece, "seconds": time.monotonic() - began}, settings=self._settings)
         self._made = True
         return piece
 
@@ -316,7 +316,10 @@ class Plan:
         part = self.part if isinstance(self.experiment.parts, int) else "all"
         run = Run(self.chapter, self.scale, self.device, self.seed, part)
         seeds = [10_000 * self.seed + i for i in range(self.count)] if self.count else [self.seed]
-        return Call(self.options, run, seeds, self.name, self.part, _command=self.command)
+        values = [getattr(self.options, option.key) for option in self.experiment.options]
+        given = [value for value in values if isinstance(value, Path) and value.exists()]
+        data = f", data {checkpoints.fingerprint(*given)}" if given else ""
+        return Call(self.options, run, seeds, self.name, self.part, _settings=self.command + data)
 
 
 @dataclass(frozen=True, eq=False)

@@ -374,6 +374,51 @@ def test_a_cut_gzip_file_is_refused(tmp_path: Path) -> None:
         idx.read(tmp_path / "a.gz")
 
 
+@pytest.mark.parametrize("damage", ("cut", "flipped", "no gzip"))
+def test_damaged_archives_are_value_errors(tmp_path: Path, damage: str) -> None:
+    lines = "".join(f"{i % 2} {i + 1}:{i / 7}\n" for i in range(999)).encode()
+    random = np.random.default_rng(0).integers(0, 255, 4 * cifar.RECORD, np.uint8).tobytes()
+    for name, whole, read in (
+        ("a.gz", gzip.compress(lines), libsvm.read),
+        (
+            "a.tar.gz",
+            cifar_bytes({"x": random}),
+            lambda path: cifar.read(path, ["cifar-10-batches-bin/x.bin"]),
+        ),
+        ("b.gz", gzip.compress(idx_bytes(np.arange(999), 0x0C)), idx.read),
+    ):
+        read_content = bytearray(whole)
+        if damage == "cut":
+            del read_content[len(whole) // 2 :]
+        elif damage == "flipped":
+            read_content[len(whole) // 2] ^= 0xFF
+        else:
+            read_content = bytearray(b"no archive at all")
+        (tmp_path / name).write_bytes(whole)
+        read(tmp_path / name)
+        (tmp_path / name).write_bytes(read_content)
+        with pytest.raises(ValueError, match=f"^{name}"):
+            read(tmp_path / name)
+
+
+def test_libsvm_stays_sparse_where_dense_is_too_large(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("".join(f"1 {50_000_000 + i}:1.5\n" for i in range(20)))
+    with pytest.raises(ValueError, match="7.5 GiB dense; allowed: at most 4 GiB, or sparse=True"):
+        libsvm.read(tmp_path / "a")
+    inputs, targets = libsvm.read(tmp_path / "a", sparse=True)
+    assert inputs.shape == (20, 50_000_019) and inputs.nnz == 20 and targets.sum() == 20
+    (tmp_path / "b").write_text(LIBSVM_TEXT)
+    assert np.array_equal(
+        libsvm.read(tmp_path / "b", sparse=True)[0].toarray(), libsvm.read(tmp_path / "b")[0]
+    )
+
+
+@pytest.mark.parametrize("address", ("http://example.org/f", "ftp://example.org/f", "file:///f", "f"))
+def test_files_come_over_https_only(address: str) -> None:
+    with pytest.raises(ValueError, match="allowed: https"):
+        known(address)
+
+
 LIBSVM_TEXT = "-1 3:1 11:0.5 \n+1 1:-2.5e-1 # a comment\n2\n"
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from learning_dynamics import results
+from learning_dynamics._internal import checkpoints
 from learning_dynamics.experiments import command
 from learning_dynamics.experiments.command import STOPPED, Call, Experiment, Option, Scaled
 
@@ -236,9 +237,8 @@ def test_a_result_made_in_pieces_counts_the_time_of_all_calls(
     words = ["easy", "--out", str(tmp_path), "--minutes", "1e-9"]
     assert experiment(probe).main(words) == STOPPED
     (path,) = tmp_path.rglob("a.pt")
-    state = torch.load(path, weights_only=True)
-    state["state"]["seconds"] = 1000.0
-    torch.save(state, path)
+    settings, state = checkpoints.read(path)
+    checkpoints.save(path, state | {"seconds": 1000.0}, settings=settings)
     assert experiment(probe).main(words) == 0
     described = json.loads((tmp_path / CHAPTER / "runs-easy.json").read_text())
     assert 1000 <= described["wall_time"] < 1060

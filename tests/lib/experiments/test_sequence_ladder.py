@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learning_dynamics import results
+from learning_dynamics._internal import checkpoints
 from learning_dynamics._internal.checkpoints import OutOfTimeError
 from learning_dynamics.data.listops import TOKENS, evaluate, listops
 from learning_dynamics.data.ts import read_ts
@@ -99,6 +100,14 @@ def test_series_are_read(tmp_path: Path) -> None:
     assert labels.tolist() == ["a", "b"]
 
 
+def test_a_space_before_a_label_is_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "made.ts"
+    path.write_text(
+        "@univariate true\n@seriesLength 2\n@classLabel true a b\n@data\n1,2: a\n3,4:a\n5,6 :b \n"
+    )
+    assert read_ts(path)[1].tolist() == ["a", "a", "b"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -107,6 +116,20 @@ def test_series_are_read(tmp_path: Path) -> None:
         ("@data\n1,2:a\n1:b\n", "line 3: 1 values; allowed: 2"),
         ("@data\n", "no series"),
         ("1,2:a\n", "line 1 = .*; allowed before @data"),
+        ("@data\n1,nan:a\n", "line 2 = .*; allowed: finite numbers"),
+        ("@data\n1,inf:a\n", "line 2 = .*; allowed: finite numbers"),
+        ("@data\n1,2:\n", "line 2: label = ''; allowed: a name"),
+        ("@classLabel true a b\n@data\n1,2:c\n", "line 3: label = 'c'; allowed: a, b"),
+        ("@seriesLength 3\n@data\n1,2:a\n", "line 3: 2 values; allowed: 3"),
+        ("@seriesLength 3.5\n@data\n1,2:a\n", "@seriesLength = '3.5'; allowed: an integer"),
+        ("@univariate false\n@data\n1,2:a\n", "@univariate = 'false'; allowed: true"),
+        ("@timeStamps true\n@data\n1,2:a\n", "@timestamps = 'true'; allowed: false"),
+        ("@missing true\n@data\n1,2:a\n", "@missing = 'true'; allowed: false"),
+        ("@equalLength false\n@data\n1,2:a\n", "@equallength = 'false'; allowed: true"),
+        ("@classLabel false\n@data\n1,2:a\n", "@classLabel = 'false'; allowed: true"),
+        ("@targetLabel true\n@data\n1,2:3\n", "@targetlabel = 'true'; allowed: false"),
+        ("@seriesLength 2\n@seriesLength 3\n@data\n1,2:3\n", "line 2 = .*; allowed: each header once"),
+        ("@data\n1,2:a\n@data\n3,4:a\n", "line 3 = .*; allowed: each header once, before @data"),
     ],
 )
 def test_broken_series_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -149,7 +172,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path: Path, dropout: flo
             break
     assert calls == 6
     assert torch.equal(parts.loss, whole.loss) and torch.equal(parts.accuracy, whole.accuracy)
-    states = [torch.load(each, weights_only=True)["state"] for each in (path, at_once)]
+    states = [checkpoints.read(each)[1] for each in (path, at_once)]
     for part in ("parameters", "buffers"):
         first, second = (state["ensemble"][part] for state in states)
         assert first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
@@ -220,6 +243,25 @@ def test_series_task_reads_its_folder(tmp_path: Path) -> None:
         (tmp_path / f"ACSF1_{part}.ts").write_text(f"@data\n{rows}\n")
     task = load_task("acsf1", folder=tmp_path)
     assert task.train[0].shape == (70, 2, 1) and task.test[0].shape == (100, 2, 1) and task.classes == 2
+
+
+@pytest.mark.parametrize(
+    "targets",
+    (np.arange(20) / 2, np.arange(19), np.arange(20)[:, None], np.arange(20) - 1, np.full(20, np.nan)),
+)
+def test_wrong_targets_of_a_file_are_refused(tmp_path: Path, targets: np.ndarray) -> None:
+    np.savez(tmp_path / "made.npz", inputs=np.zeros((20, 5, 3)), targets=targets)
+    with pytest.raises(ValueError, match="made.npz .*; allowed: "):
+        load_task("file", folder=tmp_path / "made.npz")
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lru.pt"
+    train("lru", tiny_task(), [3], learning_rate=1e-2, size=TINY, checkpoint=path)
+    task = tiny_task()
+    task.train[0][0, 0] += 1
+    with pytest.raises(ValueError, match="checkpoint = .* is of lru"):
+        train("lru", task, [3], learning_rate=1e-2, size=TINY, checkpoint=path)
 
 
 @pytest.mark.parametrize("whole_numbers", (False, True))

@@ -179,7 +179,7 @@ def train(
         raise ValueError("checkpoint = None; allowed with a time to stop: a file")
     stop = size.steps if steps is None else steps
     fit = _started(rung, task, seeds, learning_rate, size, device)
-    data = f"{task.classes} classes of {tuple(task.train[0].shape)}"
+    data = f"{task.classes} classes of {checkpoints.fingerprint(*task.train, *(evaluate_on or task.test))}"
     settings = f"{rung}, {data}, seeds {tuple(seeds)}, {stop} steps at rate {learning_rate:g}, {size}"
     if checkpoint is not None and (state := checkpoints.load(checkpoint, settings=settings)):
         fit.restore(state)

@@ -100,7 +100,26 @@ def _file(path: Path | None, generator: torch.Generator) -> Task:
     if path is None or path.suffix != ".npz" or not path.is_file():
         raise ValueError(f"data = {path}; allowed for file: an .npz with inputs and targets")
     with np.load(path, allow_pickle=False) as arrays:
-        inputs, labels = torch.tensor(arrays["inputs"]), torch.tensor(arrays["targets"]).long()
+        if not {"inputs", "targets"} <= set(arrays.files):
+            raise ValueError(f"data = {path.name} with {arrays.files}; allowed: inputs and targets")
+        given, targets = arrays["inputs"], arrays["targets"]
+    axes = 3 if given.dtype.kind == "f" else 2  # numbers (n, T, channels), or tokens (n, T)
+    if given.dtype.kind not in "fiu" or given.ndim != axes or len(given) < 10:
+        raise ValueError(
+            f"inputs of {path.name} = {given.dtype} of {given.shape}; "
+            "allowed: numbers (n, T, channels) or tokens (n, T), n >= 10"
+        )
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise ValueError(
+            f"inputs of {path.name} has entries that are NaN or infinite; allowed: finite numbers"
+        )
+    if targets.dtype.kind not in "iu" or targets.shape != given.shape[:1]:
+        raise ValueError(
+            f"targets of {path.name} = {targets.dtype} of {targets.shape}; allowed: integers ({len(given)},)"
+        )
+    if targets.min() < 0 or (axes == 2 and given.min() < 0):
+        raise ValueError(f"{path.name} holds a class or token < 0; allowed: counted from 0")
+    inputs, labels = torch.tensor(given), torch.tensor(targets.astype(np.int64))
     tokens = 0 if inputs.is_floating_point() else int(inputs.max()) + 1
     inputs = inputs.long() if tokens else inputs.float()
     order = torch.randperm(len(inputs), generator=generator)
