@@ -42,6 +42,34 @@ def test_losses_and_gradients_against_modules(residual: bool) -> None:
         torch.testing.assert_close(slopes[run], slope, rtol=1e-4, atol=1e-6)
 
 
+def test_convolutional_losses_and_gradients_against_modules() -> None:
+    model = deep.ConvolutionalNetworks(3, 4)
+    x, y = deep.digits()
+    thetas = torch.stack([model.start(seed) for seed in (0, 1)])
+    rows = torch.arange(20).reshape(2, 10)
+    losses, slopes = model.gradient(thetas, x[rows], y[rows])
+    for run, theta in enumerate(thetas):
+        first, hidden, last = (part[0] for part in model.weights(theta[None]))
+        layers = [nn.AvgPool2d(2)]
+        for weight in (first, *hidden):
+            layer = nn.Conv2d(weight.shape[1], weight.shape[0], 3, padding=1, bias=False)
+            layer.weight.data = weight.clone()
+            layers += [layer, nn.ReLU()]
+        end = nn.Linear(*last.shape, bias=False)
+        end.weight.data = last.T.clone()
+        network = nn.Sequential(*layers, nn.Flatten(), end)
+        loss = cross_entropy(network(x[rows[run]].view(-1, 1, 8, 8)), y[rows[run]])
+        loss.backward()
+        kernels = [layer.weight.grad.flatten() for layer in layers if isinstance(layer, nn.Conv2d)]
+        slope = torch.cat([*kernels, end.weight.grad.T.flatten()])
+        torch.testing.assert_close(losses[run], loss.detach())
+        torch.testing.assert_close(slopes[run], slope, rtol=1e-4, atol=1e-6)
+    spread = deep.ConvolutionalNetworks(4, 32)
+    first, hidden, last = spread.weights(spread.start(0)[None])
+    for part, variance in ((first, 2 / 9), (hidden, 2 / 36), (last, 1 / 64)):
+        assert part.var().item() == pytest.approx(variance, rel=0.4)
+
+
 def test_start_has_he_variances_and_rescaling_keeps_the_signal() -> None:
     model = deep.DeepNetworks(16, 32)
     theta, (x, _) = model.start(0), deep.digits()

@@ -1,8 +1,9 @@
-"""Deep ReLU networks on digits under SGD, RMSprop and Adam: narrow, rescaled, residual, wide.
+"""Deep ReLU networks on digits under SGD, RMSprop and Adam: narrow, rescaled, residual, wide, convolutional.
 
     python -m learning_dynamics.experiments.vanishing_curvature.deep_training --network plain rescaled residual
     python -m learning_dynamics.experiments.vanishing_curvature.deep_training --network plain --width 64 --steps 1000
 
+and the same with `--network convolutional --width 4 --steps 500`
 make the kept results of the chapter: 64 hidden layers without bias, cross-entropy, minibatches of 64 of 1,500 digits,
 float32, the step size falling linearly to zero. All settings of a network and all seeds are trained as one batch; the
 runs of one seed share the start, the minibatches and nothing else.
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import avg_pool2d, conv2d, cross_entropy, normalize
 
 from learning_dynamics import data, rules
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
@@ -27,6 +28,7 @@ from learning_dynamics.runs import Run
 CHAPTER = "adaptivity/vanishing_curvature"
 INPUTS, CLASSES, TRAINING = 64, 10, 1500
 NETWORKS = ("plain", "rescaled", "residual")
+CONVOLUTIONAL = "convolutional"
 RECORDS = 21
 
 
@@ -49,6 +51,10 @@ SETTINGS: dict[str, tuple[Setting, ...]] = {
     ),
     "rescaled": (*(Setting("sgd", rate) for rate in (1e-3, 3e-3, 1e-2)), Setting("rmsprop", 1e-3)),
     "residual": (*(Setting("sgd", rate) for rate in (0.03, 0.1)), Setting("rmsprop", 1e-3)),
+    CONVOLUTIONAL: (
+        *(Setting("sgd", rate) for rate in (0.01, 0.03, 0.1, 0.3)),
+        *(Setting("rmsprop", rate) for rate in (3e-4, 1e-3)),
+    ),
 }
 WIDE = (*(Setting("sgd", rate) for rate in (1e-3, 3e-3, 1e-2)), Setting("rmsprop", 3e-4))
 
@@ -64,7 +70,11 @@ class DeepNetworks:
 
     def __init__(self, width: int, depth: int, *, residual: bool = False) -> None:
         self.width, self.depth, self.residual = width, depth, residual
-        self.shapes = ((INPUTS, width), (depth, width, width), (width, CLASSES))
+        self.shapes: tuple[tuple[int, ...], ...] = (
+            (INPUTS, width),
+            (depth, width, width),
+            (width, CLASSES),
+        )
 
     def weights(self, theta: Tensor) -> list[Tensor]:
         """Return first, hidden and last weights: `(B, 64, m)`, `(B, D, m, m)`, `(B, m, 10)`.
@@ -146,6 +156,55 @@ class DeepNetworks:
         return torch.cat([first.flatten(), hidden.flatten(), last.flatten()])
 
 
+class ConvolutionalNetworks(DeepNetworks):
+    """Many convolutional ReLU networks without bias: digits of 4 by 4 pixels, kernels of 3 by 3, D hidden layers.
+
+    Each hidden layer has m channels on 4 by 4 positions; the last layer sees all of them.
+
+    Args:
+        width: channels of a hidden layer, m.
+        depth: hidden layers, D.
+    """
+
+    SIDE = 4
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__(width, depth)
+        self.shapes = (
+            (width, 1, 3, 3),
+            (depth, width, width, 3, 3),
+            (width * self.SIDE**2, CLASSES),
+        )
+
+    def features(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Return the last hidden layer, `(B, n, 16 m)`.
+
+        Args:
+            theta: `(B, d)`, the parameters of B networks.
+            x: `(B, n, 64)`, inputs, of which two by two pixels are averaged.
+        """
+        first, hidden, _ = self.weights(theta)
+        count, n = x.shape[:2]
+        h = avg_pool2d(x.reshape(count, n, 8, 8), 2).transpose(0, 1)  # one group of channels for each network
+        for weight in (first, *hidden.unbind(1)):
+            h = torch.relu(conv2d(h, weight.flatten(0, 1), padding=1, groups=count))
+        return h.reshape(n, count, -1).transpose(0, 1)
+
+    def start(self, seed: int) -> Tensor:
+        """Return He's start `(d)`, variance 2/(9 m) of the hidden weights, of one seed.
+
+        Args:
+            seed: of the weights.
+        """
+        source = Run(CHAPTER).generator("convolutional network", seed=seed)
+        fans = (9 / 2, 9 * self.width / 2, self.width * self.SIDE**2)
+        pieces = [
+            torch.randn(shape, generator=source) / math.sqrt(fan)
+            for shape, fan in zip(self.shapes, fans, strict=True)
+        ]
+        return torch.cat([piece.flatten() for piece in pieces])
+
+
 def digits() -> tuple[Tensor, Tensor]:
     """Return 1,500 standardized digits `(1500, 64)` in float32 and their labels, in a fixed random order."""
     given = data.load("digits", dtype=torch.float32)
@@ -189,8 +248,8 @@ def train(
     """Train all settings of a network on all seeds.
 
     Args:
-        network: one of `NETWORKS`.
-        width: units of a hidden layer.
+        network: one of `NETWORKS`, or "convolutional".
+        width: units (channels) of a hidden layer.
         depth: hidden layers.
         seeds: of the start and of the minibatches.
         steps: number of steps that the schedules are made for.
@@ -202,6 +261,8 @@ def train(
         of the last hidden layer of 64 digits at the start. Infinite where a run has diverged.
     """
     model = DeepNetworks(width, depth, residual=network == "residual")
+    if network == CONVOLUTIONAL:
+        model = ConvolutionalNetworks(width, depth)
     x, y = digits()
     starts = [model.start(seed) for seed in seeds]
     if network == "rescaled":
@@ -250,8 +311,8 @@ EXPERIMENT = Experiment(
     ),
     compute=compute,
     options=(
-        Option("--network", "which networks", NETWORKS, allowed=NETWORKS),
-        Option("--width", "units of a hidden layer", Scaled(8, 16, 16)),
+        Option("--network", "which networks", NETWORKS, allowed=(*NETWORKS, CONVOLUTIONAL)),
+        Option("--width", "units or channels of a hidden layer", Scaled(8, 16, 16)),
         Option("--depth", "hidden layers", Scaled(8, 64, 64)),
         Option("--steps", "steps", Scaled(20, 2000, 4000)),
     ),
