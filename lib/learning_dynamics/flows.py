@@ -1,4 +1,4 @@
-"""Gradient flows: the limit of small steps, integrated adaptively, or exactly where the field is linear."""
+"""Flows: the limit of small steps, with and without momentum, integrated adaptively, or exactly where linear."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import special
 from scipy.integrate import solve_ivp
 from torch import Tensor
 from torch.func import jvp
@@ -253,6 +254,156 @@ def modified_field(gradient: Callable[[Tensor], Tensor], step: float) -> Callabl
         return -(frozen + step / 2 * jvp(gradient, (theta,), (frozen,))[1])
 
     return field
+
+
+class MomentumPath(NamedTuple):
+    """A path with momentum seen at chosen times.
+
+    Attributes:
+        times: `(T,)`, the times asked for.
+        values: `(T, *shape)`, theta at these times; infinite from where the solver gave up.
+        velocities: `(T, *shape)`, the velocity there.
+        event_time: the first time at which the event changed sign, None if it never did.
+        success: whether the solver reached the last time.
+    """
+
+    times: Tensor
+    values: Tensor
+    velocities: Tensor
+    event_time: float | None
+    success: bool
+
+
+def momentum_flow(
+    gradient: Callable[[Tensor], Tensor],
+    theta0: Tensor,
+    times: Sequence[float] | Tensor,
+    friction: float | Callable[[float], float],
+    *,
+    force: Callable[[float], float] | None = None,
+    velocity0: Tensor | None = None,
+    start: float | None = None,
+    event: Callable[[Tensor, Tensor, float], float | Tensor] | None = None,
+    rtol: float = 1e-10,
+    atol: float = 1e-12,
+    log_time: bool = False,
+) -> MomentumPath:
+    r"""Integrate :math:`\ddot\theta + a(t)\,\dot\theta + s(t)\,\nabla L(\theta) = 0` with an adaptive step.
+
+    With :math:`a = 3/t` and s = 1 it is the limit of Nesterov's method at :math:`t = k\sqrt\eta` (Su, Boyd, Candes
+    2016), with a constant friction that of the heavy ball (Polyak 1964). A friction that is infinite at time 0 is met
+    by starting at a small positive time, at rest: the error is of the order of its square. It is solved by
+    `gradient_flow` in position and velocity.
+
+    Args:
+        gradient: `gradient(theta)`, of the shape of theta.
+        theta0: floating point, any shape; where the path starts.
+        times: `(T,)`, increasing, none before the start, the last one after it.
+        friction: a, a number, or a function of the time.
+        force: s, a function of the time that multiplies the gradient; 1 if left out.
+        velocity0: the shape of `theta0`; at rest if left out.
+        start: the time of the start, >= 0; if left out 0 for a friction that is a number, 1e-6 for a function.
+        event: `event(theta, velocity, t)`; the first change of its sign is located.
+        rtol: as in `gradient_flow`.
+        atol: as in `gradient_flow`.
+        log_time: integrate in ln(1 + t - start), for paths over many decades.
+
+    Returns:
+        Positions and velocities at these times, and where the event was.
+
+    Raises:
+        ValueError: a time lies before the start, the start is negative, `velocity0` has another shape than `theta0`,
+            or as in `gradient_flow`.
+    """
+    begin = (1e-6 if callable(friction) else 0.0) if start is None else float(start)
+    if not begin >= 0:
+        raise ValueError(f"start = {start}; allowed: >= 0")
+    if velocity0 is not None and velocity0.shape != theta0.shape:
+        raise ValueError(f"velocity0 has shape {tuple(velocity0.shape)}; allowed: {tuple(theta0.shape)}")
+    grid = _times(times)
+    if not grid[0] >= begin:
+        raise ValueError(f"times = {grid[0]} at first; allowed: none before the start, {begin}")
+
+    def field(state: Tensor, clock: float) -> Tensor:
+        t = begin + clock
+        theta, velocity = state
+        pull = gradient(theta) if force is None else force(t) * gradient(theta)
+        return torch.stack([velocity, -(friction(t) if callable(friction) else friction) * velocity - pull])
+
+    path = gradient_flow(
+        field,
+        torch.stack([theta0, torch.zeros_like(theta0) if velocity0 is None else velocity0]),
+        torch.as_tensor(grid - begin),
+        rtol=rtol,
+        atol=atol,
+        event=None if event is None else (lambda state, clock: event(state[0], state[1], begin + clock)),
+        log_time=log_time,
+    )
+    return MomentumPath(
+        torch.as_tensor(grid).to(theta0),
+        path.values[:, 0],
+        path.values[:, 1],
+        None if path.event_time is None else begin + path.event_time,
+        path.success,
+    )
+
+
+def nesterov_flow_quadratic(
+    H: Tensor, theta0: Tensor, times: Sequence[float] | Tensor, nu: float = 3.0
+) -> MomentumPath:
+    r"""Return the exact solution of :math:`\ddot\theta + \frac\nu t\dot\theta + H\theta = 0` from rest at time 0.
+
+    With :math:`m = (\nu-1)/2` each coordinate in the eigenbasis of H is
+
+    .. math:: \tilde\theta_i(t) = \tilde\theta_i(0)\,\Gamma(m+1)\,\frac{J_m(x)}{(x/2)^m}, \qquad
+        x = \sqrt{\lambda_i}\,t,
+
+    and its derivative follows from :math:`(J_m(x)/x^m)' = -J_{m+1}(x)/x^m`.
+
+    Source: Su, Boyd, Candes (2016), sec. 3.2, for nu = 3; Watson (1944), sec. 3.2, for the derivative.
+
+    Args:
+        H: `(*batch, d, d)`, symmetric, no negative eigenvalue (beyond rounding, which counts as zero).
+        theta0: `(*batch, d)`; batch axes broadcast.
+        times: `(T,)`, increasing, >= 0.
+        nu: the friction's numerator, > -1.
+
+    Returns:
+        Positions and velocities, `(T, *batch, d)`, in the dtype and on the device of H.
+
+    Raises:
+        ValueError: H is not square, not symmetric or has a negative eigenvalue, nu <= -1, or `times` is not increasing
+            from >= 0.
+    """
+    d = H.shape[-1]
+    if H.ndim < 2 or H.shape[-2] != d:
+        raise ValueError(f"H has shape {tuple(H.shape)}; allowed: (*batch, d, d)")
+    size = H.abs().amax()
+    slack = 100 * d * torch.finfo(H.dtype).eps * size
+    if not (H - H.mT).abs().amax() <= slack:
+        raise ValueError(f"H differs from its transpose by {(H - H.mT).abs().amax():.1e}; allowed: symmetric")
+    eigenvalues, Q = torch.linalg.eigh(H)
+    if not eigenvalues.amin() >= -slack:
+        raise ValueError(f"H has the eigenvalue {eigenvalues.amin():.3g}; allowed: none below 0")
+    if not nu > -1:
+        raise ValueError(f"nu = {nu}; allowed: > -1")
+    grid = _times(times)
+    order = (nu - 1) / 2
+    axes = max(eigenvalues.ndim, theta0.ndim)
+    root = eigenvalues.clamp(min=0).sqrt().to("cpu", torch.float64)
+    root = root.reshape(*[1] * (axes - root.ndim), *root.shape).numpy()
+    x = grid.reshape(-1, *[1] * axes) * root
+    small = x < 1e-6
+    safe = np.where(small, 1.0, x)
+    scale = special.gamma(order + 1) / (safe / 2) ** order
+    profile = np.where(small, 1 - x**2 / (4 * (order + 1)), scale * special.jv(order, safe))
+    slope = np.where(small, -x / (2 * (order + 1)), -scale * special.jv(order + 1, safe)) * root
+    start = (Q.mT @ theta0[..., None])[..., 0]
+
+    def rotated(factor: NDArray[np.float64]) -> Tensor:
+        return torch.einsum("...ij,...j->...i", Q, torch.as_tensor(factor).to(H) * start)
+
+    return MomentumPath(torch.as_tensor(grid).to(H), rotated(profile), rotated(slope), None, True)
 
 
 def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:

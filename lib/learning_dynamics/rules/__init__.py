@@ -24,6 +24,7 @@ from learning_dynamics.rules.heavy_ball import HeavyBall
 from learning_dynamics.rules.nesterov import Nesterov
 from learning_dynamics.rules.non_negative_gauss_newton import NGN, ngn_step_size
 from learning_dynamics.rules.perturbed import Perturbed
+from learning_dynamics.rules.restarted import Restarted, nesterov_momentum
 from learning_dynamics.rules.rmsprop import RMSprop
 from learning_dynamics.rules.rule import LossRule, Rule
 from learning_dynamics.rules.sgd import SGD
@@ -46,10 +47,12 @@ __all__ = [
     "Nesterov",
     "Perturbed",
     "RMSprop",
+    "Restarted",
     "Rule",
     "RunningAverage",
     "TailAverage",
     "decsps_step_size",
+    "nesterov_momentum",
     "ngn_step_size",
     "sps_step_size",
 ]

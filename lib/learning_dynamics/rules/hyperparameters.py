@@ -90,7 +90,7 @@ def like(value: Hyperparameter, theta: Tensor) -> Hyperparameter:
     return value.to(theta) if isinstance(value, Tensor) else value
 
 
-def step_size_at(step_size: StepSize, step: int, theta: Tensor) -> Hyperparameter:
+def step_size_at(step_size: StepSize, step: int | Tensor, theta: Tensor) -> Hyperparameter:
     """Return the step size eta_k of step number `step`, ready to multiply `theta`.
 
     Raises:
@@ -99,14 +99,14 @@ def step_size_at(step_size: StepSize, step: int, theta: Tensor) -> Hyperparamete
     return value_at("step_size", step_size, step, theta)
 
 
-def value_at(name: str, value: Schedule, step: int, theta: Tensor) -> Hyperparameter:
+def value_at(name: str, value: Schedule, step: int | Tensor, theta: Tensor) -> Hyperparameter:
     """Return the value of a hyper-parameter or schedule at step number `step`, in the dtype of `theta`.
 
     Raises:
         ValueError: a schedule returned a tensor whose last axis is longer than one.
     """
     if callable(value):
-        value = value(step)
+        value = value(step)  # type: ignore[arg-type]  # a tensor only under `Restarted`
         if isinstance(value, Tensor):
             _require_no_coordinates(name, value)
     return like(value, theta)

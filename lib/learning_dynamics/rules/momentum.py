@@ -22,12 +22,12 @@ class MomentumState(NamedTuple):
     """State of `HeavyBall`, `Nesterov` and `SGD`.
 
     Attributes:
-        step: number of steps taken, k.
+        step: number of steps taken, k; under `Restarted` a tensor `(*batch, 1)`, one count a run.
         memory: `(*batch, d)`; `HeavyBall`: the iterate before the present one; `Nesterov`: x_k, where the last gradient
             step arrived; `SGD`: torch's buffer b.
     """
 
-    step: int
+    step: int | Tensor
     memory: Tensor
 
 
@@ -56,6 +56,6 @@ class MomentumRule:
         """Return the state at rest; `theta (*batch, d)`."""
         return MomentumState(0, theta)
 
-    def _at(self, step: int, theta: Tensor) -> tuple[Hyperparameter, Hyperparameter]:
+    def _at(self, step: int | Tensor, theta: Tensor) -> tuple[Hyperparameter, Hyperparameter]:
         """Return eta_k and beta_{1,k} of step number k, ready to multiply `theta`."""
         return step_size_at(self.step_size, step, theta), value_at("momentum", self.momentum, step, theta)

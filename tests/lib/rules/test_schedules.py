@@ -161,6 +161,7 @@ TWINS = {
     "NGN": "learning_dynamics.optimizers.NGN",
     "Nesterov": "torch.optim.SGD, with nesterov=True",
     "RMSprop": "torch.optim.RMSprop",
+    "Restarted": "torch.optim.SGD, with nesterov=True",
     "RunningAverage": "torch.optim.swa_utils.AveragedModel",
     "SGD": "torch.optim.SGD",
     "SPS": "learning_dynamics.optimizers.SPS",
