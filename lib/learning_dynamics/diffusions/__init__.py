@@ -8,6 +8,7 @@ first, as everywhere in this library; parallel chains are batch axes.
 from learning_dynamics.diffusions.average_shift import average_shift
 from learning_dynamics.diffusions.euler_maruyama import euler_maruyama
 from learning_dynamics.diffusions.label_noise import label_noise_gradient
+from learning_dynamics.diffusions.linear_moments import Moments, chain_moments, diffusion_moments
 from learning_dynamics.diffusions.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from learning_dynamics.diffusions.stationary import (
     chain_covariance,
@@ -16,11 +17,14 @@ from learning_dynamics.diffusions.stationary import (
 )
 
 __all__ = [
+    "Moments",
     "OrnsteinUhlenbeck",
     "average_shift",
     "chain_covariance",
     "chain_covariance_path",
+    "chain_moments",
     "diffusion_covariance",
+    "diffusion_moments",
     "euler_maruyama",
     "label_noise_gradient",
 ]

@@ -20,6 +20,7 @@ from learning_dynamics.rules.averaged import Averaged, RunningAverage, TailAvera
 from learning_dynamics.rules.decreasing_polyak import DecSPS, decsps_step_size
 from learning_dynamics.rules.diagonal_fisher import DiagonalFisher
 from learning_dynamics.rules.gradient_descent import GradientDescent
+from learning_dynamics.rules.gradient_memory import GradientMemory, PolynomialMemory
 from learning_dynamics.rules.heavy_ball import HeavyBall
 from learning_dynamics.rules.nesterov import Nesterov
 from learning_dynamics.rules.non_negative_gauss_newton import NGN, ngn_step_size
@@ -27,6 +28,7 @@ from learning_dynamics.rules.perturbed import Perturbed
 from learning_dynamics.rules.restarted import Restarted, nesterov_momentum
 from learning_dynamics.rules.rmsprop import RMSprop
 from learning_dynamics.rules.rule import LossRule, Rule
+from learning_dynamics.rules.schedule_free import ScheduleFree
 from learning_dynamics.rules.sgd import SGD
 from learning_dynamics.rules.stochastic_polyak import SPS, sps_step_size
 
@@ -42,14 +44,17 @@ __all__ = [
     "DecSPS",
     "DiagonalFisher",
     "GradientDescent",
+    "GradientMemory",
     "HeavyBall",
     "LossRule",
     "Nesterov",
     "Perturbed",
+    "PolynomialMemory",
     "RMSprop",
     "Restarted",
     "Rule",
     "RunningAverage",
+    "ScheduleFree",
     "TailAverage",
     "decsps_step_size",
     "nesterov_momentum",
