@@ -1,1 +1,1 @@
-"""What the chapters on adaptive steps share: finite sums, the neural chain, and signals in deep random networks."""
+"""What the chapters on adaptive steps share: finite sums, chains, signals in deep networks, tokens in attention."""

@@ -1,5 +1,6 @@
 """Networks that several chapters train."""
 
+from learning_dynamics.models.attention import Encoder, EncoderBlock, attention, attention_weights, sinusoids
 from learning_dynamics.models.cnn import SmallCNN
 from learning_dynamics.models.gated_head import GatedHead
 from learning_dynamics.models.lenet import LeNet
@@ -8,8 +9,13 @@ from learning_dynamics.models.resnet import PreActivationResNet18
 
 __all__ = [
     "MLP",
+    "Encoder",
+    "EncoderBlock",
     "GatedHead",
     "LeNet",
     "PreActivationResNet18",
     "SmallCNN",
+    "attention",
+    "attention_weights",
+    "sinusoids",
 ]
