@@ -1,8 +1,8 @@
 r"""Squared norms of the Jacobians of an attention layer: for given weights, and their means at a random start.
 
 The layer is :math:`S=\mathrm{softmax}(XW_Q(XW_K)^\top/(\tau\sqrt{m_k}))\,XW_V` with T tokens of width m. The means
-are those under *uniform attention* (Orvieto 2023, Assumption 3.3.1): the attention has the value 1/T, and the derivative
-that softmax has there. Sources: lemma 3.3.1, equations (83) to (87), after Noci et al. (2022).
+are those under *uniform attention* (Orvieto 2023, Assumption 3.3.1): the attention has the value 1/T, and the
+derivative that softmax has there. Sources: lemma 3.3.1, equations (83) to (87), after Noci et al. (2022).
 """
 
 from __future__ import annotations

@@ -102,6 +102,12 @@ class EncoderBlock(nn.Module):
         ValueError: an argument is not as described.
     """
 
+    W_Q: nn.Parameter
+    W_K: nn.Parameter
+    W_V: nn.Parameter
+    W_1: nn.Parameter
+    W_2: nn.Parameter
+
     def __init__(
         self,
         width: int,
