@@ -1,10 +1,10 @@
 r"""How much the tokens of a sequence have in common: the share of the mean token, and how it grows with depth.
 
 For tokens `X (..., T, m)` with the mean :math:`\bar x` the share is
-:math:`p=T\lVert\bar x\rVert^2/\lVert X\rVert^2`: 0 for tokens that sum to zero, 1 for equal ones. Uniform attention on a
-residual branch of strength :math:`\nu` multiplies the square of the mean token by :math:`1+\nu^2` in expectation and leaves
-the rest alone (Orvieto 2023, lemmas 3.3.2 and 3.3.3; Noci et al. 2022), so that the odds :math:`p/(1-p)` of the
-expected share grow geometrically.
+:math:`p=T\lVert\bar x\rVert^2/\lVert X\rVert^2`: 0 for tokens that sum to zero, 1 for equal ones. Uniform attention
+on a residual branch of strength :math:`\nu` multiplies the square of the mean token by :math:`1+\nu^2` in expectation
+and leaves the rest alone (Orvieto 2023, lemmas 3.3.2 and 3.3.3; Noci et al. 2022), so that the odds :math:`p/(1-p)`
+of the expected share grow geometrically.
 """
 
 from __future__ import annotations

@@ -190,8 +190,9 @@ def train(
         `records (R)`, step numbers; on 128 sequences that all runs share `losses` and `accuracies (seeds, R)`,
         `cosines (seeds, R, D + 1)` of two tokens before the first block and after each, `squares (seeds, R, D + 1)`,
         mean square of an entry, and `strengths (seeds, R, D, 2)`; on the minibatch of the step
-        `gradients (3, seeds, R, D)`, norms of the gradients of queries, keys and values; and `effective (3, seeds, R, D)`, one over the root of
-        Adam's mean square, the median over the entries, infinite under SGD. Infinite where a run has diverged.
+        `gradients (3, seeds, R, D)`, norms of the gradients of queries, keys and values, and
+        `effective (3, seeds, R, D)`, one over the root of Adam's mean square, the median over the entries, infinite
+        under SGD. Infinite where a run has diverged.
     """
     arm = ARMS[setting][name]
     shape = {"width": width, "depth": depth, "length": length}
