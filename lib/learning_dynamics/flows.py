@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 from torch.func import jvp
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_finite
 
 VectorField = Callable[[Tensor, float], Tensor]
 """`vector_field(theta, t)`: the velocity at `theta` and time t, of the shape of `theta`."""
@@ -40,11 +40,12 @@ def gradient_flow(
     theta0: Tensor,
     times: Sequence[float] | Tensor,
     *,
-    rtol: float = 1e-10,
-    atol: float = 1e-12,
+    rtol: float | None = None,
+    atol: float | None = None,
     method: Literal["DOP853", "LSODA"] = "DOP853",
     event: Callable[[Tensor, float], float | Tensor] | None = None,
     log_time: bool = False,
+    max_evaluations: int = 1_000_000,
 ) -> FlowPath:
     r"""Integrate :math:`\dot\theta = v(\theta, t)`, :math:`\theta(0) = \theta_0`, with an adaptive step.
 
@@ -65,28 +66,37 @@ def gradient_flow(
         vector_field: `vector_field(theta, t)`, minus the gradient for a gradient flow.
         theta0: floating point, any shape; the value at time 0.
         times: `(T,)`, increasing, >= 0, the last one > 0; where to report.
-        rtol: tolerance of one step relative to theta, >= 100 eps = 2.3e-14.
-        atol: tolerance of one step in units of theta, >= 0.
+        rtol: tolerance of one step relative to theta, >= 100 eps = 2.3e-14 in float64 and >= 10 eps = 1.2e-6 in
+            float32, where the field is rounded to eps and a smaller tolerance is never met. If left out, 1e-10 in
+            float64 and 10 eps in others.
+        atol: tolerance of one step in units of theta, >= 0. If left out, 1e-12 in float64 and `rtol` / 100 in others.
         method: "DOP853", or "LSODA" for stiff flows.
         event: `event(theta, t)`; the first change of its sign is located. The flow goes on behind it.
         log_time: integrate in ln(1 + t).
+        max_evaluations: of the field; a path that needs more ends there, with `success` False.
 
     Returns:
         The path at these times, and where the event was.
 
     Raises:
-        ValueError: `times`, `rtol`, `atol`, `method` or the dtype of `theta0` is not one of those allowed, or
-            the field has another shape than `theta0`.
+        ValueError: `times`, `rtol`, `atol`, `method`, `max_evaluations` or the dtype of `theta0` is not one of those
+            allowed, `theta0` or the field there is not finite, or the field has another shape than `theta0`.
     """
     grid = _times(times)
+    require_count("max_evaluations", max_evaluations)
     if grid[-1] == 0:
         raise ValueError("times = [0]; allowed: a last time > 0")
     if not theta0.is_floating_point():
         raise ValueError(f"theta0 has dtype {theta0.dtype}; allowed: a floating point dtype")
     if method not in ("DOP853", "LSODA"):
         raise ValueError(f"method = {method!r}; allowed: 'DOP853', 'LSODA'")
-    if not rtol >= 100 * np.finfo(float).eps or not atol >= 0:
-        raise ValueError(f"rtol = {rtol}, atol = {atol}; allowed: rtol >= 2.3e-14, atol >= 0")
+    require_finite("theta0", theta0)
+    double = theta0.dtype == torch.float64
+    least = (100 if double else 10) * torch.finfo(theta0.dtype).eps
+    rtol = (1e-10 if double else least) if rtol is None else rtol
+    atol = (1e-12 if double else rtol / 100) if atol is None else atol
+    if not least <= rtol < np.inf or not 0 <= atol < np.inf:
+        raise ValueError(f"rtol = {rtol}, atol = {atol}; allowed: rtol >= {least:.1e}, atol >= 0")
 
     def tensor(flat: NDArray[np.float64]) -> Tensor:
         return torch.as_tensor(flat, dtype=theta0.dtype, device=theta0.device).reshape(theta0.shape)
@@ -99,21 +109,28 @@ def gradient_flow(
         field = vector_field(tensor(flat.copy()), t)
         if field.shape != theta0.shape:
             raise ValueError(f"vector_field has shape {tuple(field.shape)}; allowed: {tuple(theta0.shape)}")
+        nonlocal evaluations
+        evaluations += 1
         return _flat(field) * ((1 + t) if log_time else 1.0)
 
     def crossing(clock: float, flat: NDArray[np.float64]) -> float:
         assert event is not None
         return float(event(tensor(flat.copy()), time(clock)))
 
-    reached, stuck = -1.0, False
+    reached, stuck, evaluations = -1.0, False, 0
 
     def moving(clock: float, flat: NDArray[np.float64]) -> float:
         """Return 1 after each step, and 0 for good after one that led nowhere: LSODA would go on for ever."""
         nonlocal reached, stuck
-        stuck = stuck or clock - reached <= 2 * np.spacing(abs(reached)) or not np.isfinite(flat).all()
+        nowhere = clock - reached <= 2 * np.spacing(abs(reached)) or not np.isfinite(flat).all()
+        stuck = stuck or nowhere or evaluations > max_evaluations
         reached = clock
         return 0.0 if stuck else 1.0
 
+    if not np.isfinite(velocity(0.0, _flat(theta0))).all():  # a first step could not be chosen
+        raise ValueError(
+            "vector_field at theta0 has entries that are NaN or infinite; allowed: finite numbers"
+        )
     moving.terminal = True  # type: ignore[attr-defined]  # how solve_ivp is told to stop there
     clocks = np.log1p(grid) if log_time else grid
     with np.errstate(over="ignore", invalid="ignore"):  # a blow-up is reported by `success`
@@ -128,7 +145,8 @@ def gradient_flow(
             atol=atol,
         )
     values = np.full((len(grid), theta0.numel()), np.inf)
-    values[: len(solution.t)] = solution.y.T
+    if len(solution.t):  # none where the path ends before the first time
+        values[: len(solution.t)] = solution.y.T
     crossings = [] if event is None else solution.t_events[1]
     return FlowPath(
         torch.as_tensor(grid).to(theta0),

@@ -196,6 +196,42 @@ def test_a_blow_up_is_reported(method):
     assert path.values[2:].eq(math.inf).all()
 
 
+@pytest.mark.parametrize("method", ["DOP853", "LSODA"])
+def test_a_blow_up_before_the_first_time_is_reported(method):
+    path = gradient_flow(lambda theta, t: theta**2, torch.ones(3).double(), [1.5, 2.0], method=method)
+    assert not path.success and path.values.eq(math.inf).all() and path.values.shape == (2, 3)
+
+
+@pytest.mark.parametrize("method", ["DOP853", "LSODA"])
+def test_a_path_that_needs_too_many_evaluations_ends(method):
+    calls = 0
+
+    def field(theta, t):
+        nonlocal calls
+        calls += 1
+        return torch.cos(1e3 * theta + t * 1e3)
+
+    path = gradient_flow(field, torch.zeros(1).double(), [1e-3, 1e3], method=method, max_evaluations=500)
+    assert not path.success and path.values[0].isfinite().all() and path.values[1].eq(math.inf).all()
+    assert 500 < calls < 560
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_tolerance_left_out_is_one_that_the_dtype_can_meet(dtype):
+    calls = 0
+
+    def field(theta, t):
+        nonlocal calls
+        calls += 1
+        return -theta
+
+    path = gradient_flow(field, torch.ones(2, dtype=dtype), [1.0])
+    assert path.success and path.values.dtype == dtype and calls < 300
+    torch.testing.assert_close(
+        path.values[0, 0].item(), math.exp(-1), rtol=20 * torch.finfo(dtype).eps, atol=0
+    )
+
+
 def test_float32_is_kept_and_theta0_is_not_changed():
     theta0 = torch.ones(2, 3, requires_grad=True)
     path = gradient_flow(lambda theta, t: -theta, theta0, [1.0], rtol=1e-5, atol=1e-6)
@@ -220,6 +256,18 @@ def changed(**changes):
         (changed(theta0=torch.ones(2, dtype=torch.int64)), "theta0 has dtype torch.int64"),
         (changed(method="Euler"), "method = 'Euler'"),
         (changed(rtol=1e-16), "rtol = 1e-16"),
+        (changed(rtol=math.nan), "rtol = nan"),
+        (changed(rtol=1e-10, theta0=torch.ones(2)), "rtol = 1e-10, .*; allowed: rtol >= 1.2e-06"),
+        (changed(max_evaluations=0), "max_evaluations = 0"),
+        (changed(theta0=torch.tensor([1.0, math.nan]).double()), "theta0 has entries that are NaN"),
+        (
+            changed(vector_field=lambda theta, t: theta * math.nan),
+            "vector_field at theta0 has entries that are NaN",
+        ),
+        (
+            changed(vector_field=lambda theta, t: theta / 0.0, method="LSODA"),
+            "vector_field at theta0 has entries",
+        ),
         (changed(atol=-1.0), "atol = -1.0"),
         (changed(vector_field=lambda theta, t: theta.sum()), r"vector_field has shape \(\)"),
         (lambda: linear_flow(torch.ones(2, 3), torch.ones(2), torch.ones(2), [1.0]), r"A has shape \(2, 3\)"),
