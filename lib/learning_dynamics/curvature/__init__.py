@@ -9,6 +9,7 @@ mean over the samples, acts on the flat vector of the parameters (in the order o
 at the parameters as they were when it was made.
 """
 
+from learning_dynamics.curvature.certificates import Certificates
 from learning_dynamics.curvature.charts import Chart, coin_charts, in_chart, pullback, step_in_chart
 from learning_dynamics.curvature.conjugate_gradient import Solution, conjugate_gradient
 from learning_dynamics.curvature.gauss_newton import EmpiricalFisher, Fisher, GaussNewton
@@ -61,6 +62,7 @@ __all__ = [
     "Bernoulli",
     "Bounds",
     "Categorical",
+    "Certificates",
     "Chart",
     "Eigenpairs",
     "EmpiricalFisher",

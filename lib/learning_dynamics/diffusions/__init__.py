@@ -7,7 +7,15 @@ first, as everywhere in this library; parallel chains are batch axes.
 
 from learning_dynamics.diffusions.average_shift import average_shift
 from learning_dynamics.diffusions.euler_maruyama import euler_maruyama
+from learning_dynamics.diffusions.ito import generator, stochastic_sum, time_changed
 from learning_dynamics.diffusions.label_noise import label_noise_gradient
+from learning_dynamics.diffusions.least_squares_sgd import (
+    SgdMoments,
+    Thresholds,
+    mean_square_thresholds,
+    sgd_diffusion_moments,
+    sgd_moments,
+)
 from learning_dynamics.diffusions.linear_moments import Moments, chain_moments, diffusion_moments
 from learning_dynamics.diffusions.ornstein_uhlenbeck import OrnsteinUhlenbeck
 from learning_dynamics.diffusions.stationary import (
@@ -19,6 +27,8 @@ from learning_dynamics.diffusions.stationary import (
 __all__ = [
     "Moments",
     "OrnsteinUhlenbeck",
+    "SgdMoments",
+    "Thresholds",
     "average_shift",
     "chain_covariance",
     "chain_covariance_path",
@@ -26,5 +36,11 @@ __all__ = [
     "diffusion_covariance",
     "diffusion_moments",
     "euler_maruyama",
+    "generator",
     "label_noise_gradient",
+    "mean_square_thresholds",
+    "sgd_diffusion_moments",
+    "sgd_moments",
+    "stochastic_sum",
+    "time_changed",
 ]
