@@ -15,8 +15,6 @@ from torch.func import jvp
 
 from learning_dynamics._internal.arguments import require_count, require_finite
 
-from learning_dynamics._internal.arguments import require_count
-
 VectorField = Callable[[Tensor, float], Tensor]
 """`vector_field(theta, t)`: the velocity at `theta` and time t, of the shape of `theta`."""
 
