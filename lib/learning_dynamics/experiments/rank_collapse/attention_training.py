@@ -244,7 +244,7 @@ def train(
         each: torch.stack(values, 2 if each in ("gradients", "effective") else 1)
         for each, values in seen.items()
     }
-    finite = {each: value.nan_to_num(torch.inf) for each, value in finite.items()}
+    finite = {each: value.nan_to_num(torch.inf, torch.inf) for each, value in finite.items()}
     return {"records": torch.tensor(records), **finite}
 
 
