@@ -32,8 +32,11 @@ def token_correlation(X: Tensor, *, kind: str = "ratio") -> Tensor:
 
     Args:
         X: `(B, T, m)`, B draws of a sequence of T >= 2 tokens.
-        kind: `"ratio"`: the mean inner product over the root of the two mean squares (Orvieto 2023, (71) and (80)), one
-            number `()`, the means being over the draws; `"cosine"`: the mean cosine of each draw, `(B)`.
+        kind: `"ratio"`: the mean inner product over the root of the two mean squares (Orvieto 2023, (71) and (80)), the
+            means being over the draws; `"cosine"`: the mean cosine of each draw.
+
+    Returns:
+        one number `()` for `"ratio"`, `(B)` for `"cosine"`.
 
     Raises:
         ValueError: the kind is unknown, or there are fewer than two tokens.

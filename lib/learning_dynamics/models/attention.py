@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -216,7 +217,7 @@ class Encoder(nn.Module):
         *,
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float32,
-        **block: object,
+        **block: Any,
     ) -> None:
         super().__init__()
         for name, value in (("symbols", symbols), ("length", length), ("depth", depth)):
@@ -224,8 +225,7 @@ class Encoder(nn.Module):
         self.register_buffer("positions", sinusoids(length, width, dtype=dtype))
         self.embedding = nn.Parameter(torch.randn(symbols, width, generator=generator, dtype=dtype))
         self.blocks = nn.ModuleList(
-            EncoderBlock(width, generator=generator, dtype=dtype, **block)  # type: ignore[arg-type]
-            for _ in range(depth)
+            EncoderBlock(width, generator=generator, dtype=dtype, **block) for _ in range(depth)
         )
         readout = torch.randn(width, symbols, generator=generator, dtype=dtype)
         self.readout = nn.Parameter(readout / math.sqrt(width))

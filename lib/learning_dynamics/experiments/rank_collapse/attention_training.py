@@ -203,7 +203,8 @@ def train(
     shown = torch.randint(
         DIGITS, (SHOWN, length), generator=Run(CHAPTER).generator("shown sequences", seed=0)
     )
-    first = [group["lr"] for group in ensemble.optimizer.param_groups]  # type: ignore[union-attr]
+    assert ensemble.optimizer is not None
+    first = [group["lr"] for group in ensemble.optimizer.param_groups]
     records = (torch.linspace(0, 1, RECORDS) ** 2 * steps).round().long().unique().tolist()
     last = steps if stop is None else stop
     records = [k for k in records if k <= last]
@@ -233,7 +234,7 @@ def train(
             )
         share = k / steps
         decay = 1.0 if share < 0.4 else 0.3 if share < 0.8 else 0.1
-        for group, rate in zip(ensemble.optimizer.param_groups, first, strict=True):  # type: ignore[union-attr]
+        for group, rate in zip(ensemble.optimizer.param_groups, first, strict=True):
             group["lr"] = rate * decay
         batch = torch.stack([torch.randint(DIGITS, (BATCH, length), generator=g) for g in sources])
         ensemble.step(batch)
