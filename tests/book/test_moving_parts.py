@@ -23,7 +23,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
 from learning_dynamics import curvature, ensembles, flows, rules
-from learning_dynamics.adaptivity import neural_chain
+from learning_dynamics.adaptivity import neural_chain, token_geometry
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     cauchy_scales,
     power_schedule,
@@ -943,6 +943,65 @@ def test_epsilon_wall_obeys_the_keyboard(bench: Bench) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Home")
     compare_epsilon_wall(page, 33, 0.5, -20, 0.01)
+
+
+# --------------------------------------------------------------------------------------------------------- token share
+
+
+def compare_token_share(
+    page: playwright.Page, strength: float, tokens: int, correlation: float, depth: int
+) -> None:
+    call = "window.learningDynamics.tokenShare"
+    start = (1 + (tokens - 1) * correlation) / tokens
+    assert token_geometry.correlation_of_share(start, tokens).item() == pytest.approx(correlation, abs=1e-12)
+    share = token_geometry.share_at_depth(start, strength, depth).item()
+    gentle = token_geometry.share_at_depth(start, strength / math.sqrt(depth), depth).item()
+    rho = token_geometry.correlation_of_share(share, tokens).item()
+    assert page.evaluate(f"{call}.share({start}, {strength}, {depth})") == pytest.approx(share, rel=1e-12)
+    assert page.evaluate(f"{call}.correlation({share}, {tokens})") == pytest.approx(rho, abs=1e-12)
+    assert decimals(shown(page, "share")) == pytest.approx([share], abs=5.1e-5)
+    assert decimals(shown(page, "rho")) == pytest.approx([rho], abs=5.1e-5)
+    assert scientific(shown(page, "value")) == pytest.approx(share, rel=0.06)
+    assert scientific(shown(page, "query")) == pytest.approx((1 - share) ** 2, rel=0.06)
+    assert scientific(shown(page, "scaled")) == pytest.approx((1 - gentle) ** 2, rel=0.06)
+    half_share = (1 + (tokens - 1) / 2) / tokens
+    if strength > 0 and correlation < 0.5:
+        half = token_geometry.depth_of_share(half_share, start, strength)
+        assert decimals(shown(page, "half")) == pytest.approx([half], abs=0.0051)
+        assert page.evaluate(f"{call}.half({tokens}, {correlation}, {strength})") == pytest.approx(half)
+    growth = shown(page, "summary").split(" by ")[1].rstrip(".")
+    assert scientific(growth) == pytest.approx((1 + strength**2) ** depth, rel=0.06)
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("strength", "tokens", "correlation", "depth"),
+    [(1.0, 16, 0.0, 12), (0.4, 127, 0.2, 30), (1.5, 3, 0.7, 4)],
+)
+def test_token_share_displays_the_law(
+    bench: Bench, strength: float, tokens: int, correlation: float, depth: int
+) -> None:
+    given = (
+        f'data-strength="{strength}" data-tokens="{tokens}" data-correlation="{correlation}" '
+        f'data-depth="{depth}"'
+    )
+    compare_token_share(bench.widget("token-share", given), strength, tokens, correlation, depth)
+
+
+@needs_chromium
+def test_token_share_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("token-share", width=390)
+    compare_token_share(page, 1.0, 16, 0.0, 12)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")
+    compare_token_share(page, 0.95, 16, 0.0, 12)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_token_share(page, 0.95, 2, 0.0, 12)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    compare_token_share(page, 0.95, 2, 0.0, 13)
 
 
 # --------------------------------------------------------------------------------------------------------- step offset

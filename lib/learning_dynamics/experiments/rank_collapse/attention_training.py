@@ -1,7 +1,8 @@
 """Encoders that learn to reverse digits, under SGD and Adam with a step of their own for queries and keys.
 
-    python -m learning_dynamics.experiments.rank_collapse.attention_training --setting normalized scaled deep
-    python -m learning_dynamics.experiments.rank_collapse.attention_training --setting long --steps 1000
+    python -m learning_dynamics.experiments.rank_collapse.attention_training --setting normalized scaled
+    python -m learning_dynamics.experiments.rank_collapse.attention_training --setting deep long --steps 1000
+    python -m learning_dynamics.experiments.rank_collapse.attention_training --setting large --steps 2000
 
 make the kept results of the chapter: one head, width 16, fresh minibatches of 32 sequences, float32, SGD with momentum
 0.9, the step size times 0.3 after 40 % and times 0.1 after 80 % of the steps. The settings:
@@ -10,6 +11,7 @@ make the kept results of the chapter: one head, width 16, fresh minibatches of 3
     scaled      no normalization, strengths start at one over the root of the depth and are trained
     deep        as normalized, with 15 blocks
     long        as normalized, with 20 digits and Adam's step 0.01, the source's toy (Orvieto 2023, figure 30)
+    large       as normalized, with 16 digits, width 32 and 6 blocks
 
 The seeds of an arm are trained as one batch; runs of one seed share the start, the sequences and nothing else.
 """
@@ -72,7 +74,15 @@ ARMS: dict[str, dict[str, Arm]] = {
     },
     "deep": {"adam": Arm("adam", 3e-3)},
     "long": {"adam": Arm("adam", 0.01)},
+    "large": {
+        "sgd": Arm("sgd", 0.05),
+        "sgd all x 3": Arm("sgd", 0.15),
+        "sgd qk x 10": Arm("sgd", 0.05, 10.0),
+        "adam": Arm("adam", 1e-3),
+        "adam, qk frozen": Arm("adam", 1e-3, 0.0),
+    },
 }
+"""The arms of each setting, by name."""
 
 
 def make_encoder(setting: str, arm: Arm, seed: int, *, width: int, depth: int, length: int) -> Encoder:
@@ -257,6 +267,8 @@ def compute(call: Call) -> dict[str, Tensor]:
         sizes["depth"] = 3 * o.depth
     if o.setting == "long":
         sizes["length"] = 5 * o.length // 2
+    if o.setting == "large":
+        sizes = {"width": 2 * o.width, "depth": o.depth + 1, "length": 2 * o.length}
     runs = [
         call.piece(
             f"arm-{number}", lambda arm=name: train(o.setting, arm, call.seeds, steps=o.steps, **sizes)
@@ -269,7 +281,9 @@ def compute(call: Call) -> dict[str, Tensor]:
 
 EXPERIMENT = Experiment(
     chapter=CHAPTER,
-    name=lambda options: f"attention-training-{options.setting}",
+    name=lambda options: (
+        f"attention-training-{options.setting}" + (f"-{options.width}-wide" if options.width > 16 else "")
+    ),
     compute=compute,
     options=(
         Option("--setting", "which encoders", tuple(ARMS), allowed=tuple(ARMS)),
@@ -283,8 +297,8 @@ EXPERIMENT = Experiment(
     rtol=0.5,  # trained in float32: late losses are chaotic
     resumable=True,
     devices=("cpu",),
-    kept=("--setting normalized scaled", "--setting deep long --steps 1000"),
-    paper=("--setting deep --depth 12 --width 64",),
+    kept=("--setting normalized scaled", "--setting deep long --steps 1000", "--setting large --steps 2000"),
+    paper=("--setting deep --width 64 --depth 12",),
 )
 
 
