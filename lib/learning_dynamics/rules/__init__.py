@@ -22,6 +22,7 @@ from learning_dynamics.rules.diagonal_fisher import DiagonalFisher
 from learning_dynamics.rules.gradient_descent import GradientDescent
 from learning_dynamics.rules.gradient_memory import GradientMemory, PolynomialMemory
 from learning_dynamics.rules.heavy_ball import HeavyBall
+from learning_dynamics.rules.heavy_ball_phase import HeavyBallPhase, PhaseState
 from learning_dynamics.rules.nesterov import Nesterov
 from learning_dynamics.rules.non_negative_gauss_newton import NGN, ngn_step_size
 from learning_dynamics.rules.perturbed import Perturbed
@@ -46,9 +47,11 @@ __all__ = [
     "GradientDescent",
     "GradientMemory",
     "HeavyBall",
+    "HeavyBallPhase",
     "LossRule",
     "Nesterov",
     "Perturbed",
+    "PhaseState",
     "PolynomialMemory",
     "RMSprop",
     "Restarted",
