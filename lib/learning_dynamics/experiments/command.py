@@ -74,6 +74,7 @@ from threadpoolctl import threadpool_limits
 from learning_dynamics import results
 from learning_dynamics._internal import checkpoints
 from learning_dynamics._internal.checkpoints import OutOfTimeError
+from learning_dynamics.data import DataError
 from learning_dynamics.runs import SCALES, Run
 
 __all__ = [
@@ -403,7 +404,7 @@ class Experiment:
             except OutOfTimeError as stopped:
                 print(stopped, file=sys.stderr)
                 return STOPPED
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, DataError) as error:
                 print(f"{each.name}: {type(error).__name__}: {error}", file=sys.stderr)
                 return 1
         return 0
