@@ -104,6 +104,8 @@ def gradient_flow(
     def time(clock: float) -> float:
         return float(np.expm1(clock)) if log_time else clock
 
+    evaluations = 0
+
     def velocity(clock: float, flat: NDArray[np.float64]) -> NDArray[np.float64]:
         t = time(clock)
         field = vector_field(tensor(flat.copy()), t)
@@ -117,7 +119,7 @@ def gradient_flow(
         assert event is not None
         return float(event(tensor(flat.copy()), time(clock)))
 
-    reached, stuck, evaluations = -1.0, False, 0
+    reached, stuck = -1.0, False
 
     def moving(clock: float, flat: NDArray[np.float64]) -> float:
         """Return 1 after each step, and 0 for good after one that led nowhere: LSODA would go on for ever."""

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from torch import Tensor
+
 from learning_dynamics.optimizers.whole_vector import WholeVectorOptimizer, require_number
 from learning_dynamics.rules.decreasing_polyak import square_root_growth
 
@@ -26,6 +28,9 @@ class DecSPS(WholeVectorOptimizer):
         >>> loss.backward()
         >>> optimizer.step(loss=loss)
 
+    A batch that is fitted already, with its loss at the lower bound to rounding, makes no step and does not enter the
+    minimum, which it would bring to 0 for good.
+
     One step size serves the whole parameter vector, and the smallest Polyak ratio is that of the whole vector;
     a group's own `lr` and `c0` cap and divide its own step. A scheduler needs not act here: the steps decrease by
     themselves. If one does, the cap of step k is c_0 lr_k / c_k. See `WholeVectorOptimizer` for what all these
@@ -36,29 +41,48 @@ class DecSPS(WholeVectorOptimizer):
         lr: cap of the first step, eta_max > 0.
         c0: > 0.
         lower_bound: l, at most the infimum of the batch's loss.
+        weight_decay: lambda >= 0, added to loss and gradient as a penalty.
+        decoupled_weight_decay: shrink the parameters instead, as AdamW.
+        average_loss: average the loss over the processes of the default group, where there are several.
 
     Raises:
         ValueError: a hyper-parameter is out of range, `params` are no parameters, or one of them is not real floating
             point.
     """
 
+    remembers = ("step", "smallest")
+
     def __init__(
-        self, params: Iterable[Any], lr: float = 10.0, c0: float = 1.0, lower_bound: float = 0.0
+        self,
+        params: Iterable[Any],
+        lr: float = 10.0,
+        c0: float = 1.0,
+        lower_bound: float = 0.0,
+        *,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        average_loss: bool = True,
     ) -> None:
-        super().__init__(params, {"lr": lr, "c0": c0, "lower_bound": lower_bound})
+        defaults = {"lr": lr, "c0": c0, "lower_bound": lower_bound}
+        decay = {"weight_decay": weight_decay, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, defaults | decay, average_loss=average_loss)
 
     def _require(self, group: dict[str, Any]) -> None:
         super()._require(group)
         require_number("c0", group["c0"], above=0)
 
     def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:
-        whole = self._whole(step=0, smallest=math.inf)
-        square = sum(squared_norms)
-        if square > 0:
-            whole["smallest"] = min(whole["smallest"], gap / square)
-        growth = square_root_growth(whole["step"])
-        whole["step"] += 1
+        whole, square = self._whole(), sum(squared_norms)
+        step, smallest = whole["step"], whole["smallest"]
+        fitted = gap == 0 and square > 0
+        if square > 0 and not fitted:
+            smallest = min(smallest, gap / square)
+        self._keep_whole(step=step + 1, smallest=smallest)
+        growth = square_root_growth(step)
         return [
-            min(whole["smallest"], group["c0"] * group["lr"]) / (group["c0"] * growth)
+            0.0 if fitted else min(smallest, group["c0"] * group["lr"]) / (group["c0"] * growth)
             for group in self.param_groups
         ]
+
+    def _start(self, group: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
+        return {"step": 0, "smallest": math.inf}

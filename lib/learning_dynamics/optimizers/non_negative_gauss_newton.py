@@ -40,16 +40,31 @@ class NGN(WholeVectorOptimizer):
         lr: the largest step eta_max > 0, on which a scheduler acts.
         momentum: beta_1 in [0, 1).
         lower_bound: taken from the loss first.
+        weight_decay: lambda >= 0, added to loss and gradient as a penalty.
+        decoupled_weight_decay: shrink the parameters instead, as AdamW.
+        average_loss: average the loss over the processes of the default group, where there are several.
 
     Raises:
         ValueError: a hyper-parameter is out of range, `params` are no parameters, or one of them is not real floating
             point.
     """
 
+    remembers = ("displacement",)
+
     def __init__(
-        self, params: Iterable[Any], lr: float = 1.0, momentum: float = 0.0, lower_bound: float = 0.0
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        momentum: float = 0.0,
+        lower_bound: float = 0.0,
+        *,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        average_loss: bool = True,
     ) -> None:
-        super().__init__(params, {"lr": lr, "momentum": momentum, "lower_bound": lower_bound})
+        defaults = {"lr": lr, "momentum": momentum, "lower_bound": lower_bound}
+        decay = {"weight_decay": weight_decay, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, defaults | decay, average_loss=average_loss)
 
     def _require(self, group: dict[str, Any]) -> None:
         super()._require(group)
@@ -69,10 +84,10 @@ class NGN(WholeVectorOptimizer):
         if beta1 == 0:
             super()._move(group, parameters, gradients, step_size)
             return
-        for parameter in parameters:
-            if "displacement" not in self.state[parameter]:
-                self.state[parameter]["displacement"] = torch.zeros_like(parameter)
         displacements = [self.state[parameter]["displacement"] for parameter in parameters]
         torch._foreach_mul_(displacements, beta1)
         torch._foreach_add_(displacements, gradients, alpha=-(1 - beta1) * step_size)
         torch._foreach_add_(parameters, displacements)
+
+    def _start(self, group: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
+        return {"displacement": torch.zeros_like(parameter)} if group["momentum"] else {}

@@ -30,6 +30,9 @@ class SPS(WholeVectorOptimizer):
         lr: the largest step eta_max > 0, on which a scheduler acts.
         c: > 0.
         lower_bound: l, at most the infimum of the batch's loss.
+        weight_decay: lambda >= 0, added to loss and gradient as a penalty.
+        decoupled_weight_decay: shrink the parameters instead, as AdamW.
+        average_loss: average the loss over the processes of the default group, where there are several.
 
     Raises:
         ValueError: a hyper-parameter is out of range, `params` are no parameters, or one of them is not real floating
@@ -37,9 +40,19 @@ class SPS(WholeVectorOptimizer):
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1.0, c: float = 1.0, lower_bound: float = 0.0
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        c: float = 1.0,
+        lower_bound: float = 0.0,
+        *,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        average_loss: bool = True,
     ) -> None:
-        super().__init__(params, {"lr": lr, "c": c, "lower_bound": lower_bound})
+        defaults = {"lr": lr, "c": c, "lower_bound": lower_bound}
+        decay = {"weight_decay": weight_decay, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, defaults | decay, average_loss=average_loss)
 
     def _require(self, group: dict[str, Any]) -> None:
         super()._require(group)

@@ -8,10 +8,17 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import torch
+import torch.distributed
 from torch import Tensor
 
 Loss = Tensor | float
 """The loss of the batch: a number or a tensor with one entry."""
+
+ROUNDING = 1e-6
+"""By how much of max(1, |lower bound|) a loss may lie below its lower bound and count as equal to it."""
+
+BOOKKEEPING = frozenset({"params", "param_names", "name", "initial_lr", "step_size"})
+"""Keys of a parameter group that are no hyper-parameters: torch's own, a name, and what schedulers write."""
 
 
 class WholeVectorOptimizer(torch.optim.Optimizer):
@@ -22,25 +29,41 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     - **Groups.** A group has its own hyper-parameters, and with them its own step; with equal ones the step is
       the same for all. `lr` is the hyper-parameter that torch's schedulers act on. A step with `lr` 0, as a
       schedule may ask for, moves nothing.
-    - **The loss** is given as `step(loss=loss)` after `loss.backward()`, or by a closure that zeroes the
-      gradients, calls `backward` and returns the loss. It must be that of the same batch as the gradients, a
-      weight penalty included.
+    - **The loss** is given as `step(loss)` or `step(loss=loss)` after `loss.backward()`, or by a closure that zeroes
+      the gradients, calls `backward` and returns the loss. It must be that of the same batch as the gradients, a
+      weight penalty of your own included. When gradients are accumulated over several batches it is the loss
+      whose gradient they are: the mean of the losses if each was divided by their number.
+    - **Clipping.** Loss and norm belong together. `norm = clip_grad_norm_(...)` and then
+      `step(loss, gradient_norm=norm)` takes the step size of the whole gradient and moves by the clipped one;
+      without it a step of the clipped gradient's norm would be far too long. A `GradScaler` hands all on:
+      `scaler.step(optimizer, loss=loss)`, with the loss before scaling.
+    - **Weight decay** as torch has it: `weight_decay` adds :math:`\lambda\theta` to the gradient and, so that the
+      pair stays one, :math:`\frac\lambda2\|\theta\|^2` to the loss; with `decoupled_weight_decay` parameters shrink by
+      the factor :math:`1 - \eta\lambda` (with this step's size) and the step size does not see it.
+    - **Several processes** (DistributedDataParallel): gradients come averaged, and the loss is averaged here over the
+      default process group, so that the replicas stay equal. `average_loss=False` where each process trains a
+      model of its own. Sharded parameters (FSDP, DTensor) are refused.
     - **The step size** used last stands in `param_groups[i]["step_size"]`, a float; None before the first step.
+    - **State** stands under each parameter, numbers that belong to the whole vector under all of them, so that
+      `state_dict`, `deepcopy` and `torch.distributed.checkpoint` carry it along. The state of another optimizer is
+      refused.
     - **Precision.** Parameters keep their dtype, bfloat16 and float16 too; the norm is summed in float32 at
       least and the step size computed in float64. Reading loss and norm waits for the device once a step.
     - **Bad input** is refused before anything moves: a loss or a gradient that is not finite, a loss below its
-      lower bound, a sparse gradient; a caller may catch the `ValueError` and go on with the next batch.
+      lower bound by more than 1e-6 max(1, |bound|) (one that is below by less counts as equal to it), a sparse
+      gradient; a caller may catch the `ValueError` and go on with the next batch.
     - **Zero gradient.** Nothing moves; the largest step allowed is reported.
 
-    A subclass says its step size (`_step_sizes`), checks the hyper-parameters that only it has (`_require`) and, if it
-    does more than subtract step size times gradient, moves the parameters (`_move`).
+    A subclass says its step size (`_step_sizes`), checks the hyper-parameters that only it has (`_require`), names what
+    it remembers (`_start`) and, if it does more than subtract step size times gradient, moves the parameters (`_move`).
 
     Args:
         params: parameters, or dictionaries of parameter groups.
         defaults: hyper-parameters of the groups that do not say them.
+        average_loss: average the loss over the processes of the default group, where there are several.
 
     Raises:
-        ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+        ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point.
     """
 
     needs_loss: ClassVar[bool] = True
@@ -49,9 +72,18 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     shared: ClassVar[str] = "lower_bound"
     """The hyper-parameter that belongs to the whole vector: equal in all groups."""
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+    remembers: ClassVar[tuple[str, ...]] = ()
+    """The names in the state of a parameter."""
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any], *, average_loss: bool = True) -> None:
         _require_parameters(type(self).__name__, params)
+        self.average_loss = average_loss
         super().__init__(params, {**defaults, "step_size": None})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over the attributes of a copy or of `load_state_dict`."""
+        super().__setstate__(state)
+        self.__dict__.setdefault("average_loss", True)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters, as in torch.
@@ -60,8 +92,13 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
             param_group: the group's `params` and the hyper-parameters that are its own.
 
         Raises:
-            ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+            ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point or only
+                a shard.
         """
+        unknown = sorted(set(param_group) - set(self.defaults) - BOOKKEEPING)
+        if unknown:
+            allowed = ", ".join(sorted({"params", *self.defaults} - {"step_size"}))
+            raise ValueError(f"parameter group has {', '.join(unknown)}; allowed: {allowed}")
         settings = {**self.defaults, **param_group}
         self._require(settings)
         first = (self.param_groups or [self.defaults])[0][self.shared]
@@ -71,63 +108,139 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
             )
         super().add_param_group(param_group)
         for parameter in self.param_groups[-1]["params"]:
+            reason = None
             if not parameter.is_floating_point():
-                self.param_groups.pop()
-                raise ValueError(
+                reason = (
                     f"params has a parameter of dtype {parameter.dtype}; allowed: real floating point "
                     "(for a complex parameter hand over torch.view_as_real of it)"
                 )
+            elif type(parameter).__module__.startswith("torch.distributed"):
+                reason = (
+                    f"params has a {type(parameter).__name__}, a shard; "
+                    "allowed: whole parameters, as under DistributedDataParallel"
+                )
+            if reason is not None:
+                self.param_groups.pop()
+                raise ValueError(reason)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a state that `state_dict` of the same class returned, as in torch.
+
+        Args:
+            state_dict: the state.
+
+        Raises:
+            ValueError: it is of another optimizer, or of other groups.
+        """
+        name = type(self).__name__
+        entries = [entry for entry in state_dict["state"].values() if isinstance(entry, dict)]
+        foreign = {key for entry in entries for key in entry} - set(self.remembers)
+        foreign |= {key for key in state_dict["state"] if isinstance(key, str) and " " in key}
+        if foreign or len(entries) != len(state_dict["state"]):
+            allowed = ", ".join(self.remembers) or "nothing"
+            raise ValueError(f"state has {', '.join(sorted(foreign))}; allowed for {name}: {allowed}")
+        for group in state_dict["param_groups"]:
+            missing = sorted(set(self.defaults) - set(group))
+            if missing:
+                raise ValueError(
+                    f"a group of the state lacks {', '.join(missing)}; allowed: a state of {name}"
+                )
+            self._require({**group, "lr": group["lr"] or 1.0})  # a schedule may have it at 0
+        super().load_state_dict(state_dict)
 
     @torch.no_grad()
     def step(  # type: ignore[override]  # torch's own takes no loss
-        self, closure: Callable[[], Loss] | None = None, *, loss: Loss | None = None
+        self,
+        closure: Callable[[], Loss] | Loss | None = None,
+        *,
+        loss: Loss | None = None,
+        gradient_norm: Loss | None = None,
     ) -> Loss | None:
         """Take one step and return the loss.
 
         Args:
-            closure: computes the gradients again and returns the loss.
+            closure: computes the gradients again and returns the loss; or the loss itself.
             loss: the loss that the present gradients belong to; instead of a closure.
+            gradient_norm: the norm that all gradients together had before they were clipped to a norm, as
+                `torch.nn.utils.clip_grad_norm_` returns it; left out where they were not clipped.
 
         Returns:
             The loss as it was given; None where none is needed and none was given.
 
         Raises:
-            ValueError: no loss where one is needed, or both; the loss or a gradient is not allowed (see above).
+            ValueError: no loss where one is needed, or both; the loss, the norm or a gradient is not allowed (see
+                above).
         """
         if closure is not None:
             if loss is not None:
                 raise ValueError("closure and loss are both given; allowed: one of them")
-            with torch.enable_grad():
-                loss = closure()
+            if callable(closure) and not isinstance(closure, Tensor):
+                with torch.enable_grad():
+                    loss = closure()
+            else:
+                loss = closure
+        self._remember()
         if loss is None and self.needs_loss:
+            if all(group["lr"] == 0 for group in self.param_groups):
+                return (
+                    None  # nothing would move: so torch.distributed.checkpoint asks for a state to load into
+                )
             raise ValueError("loss = None; allowed: step(loss=loss) after backward, or step(closure)")
 
         groups = [[p for p in group["params"] if p.grad is not None] for group in self.param_groups]
         gradients = [[p.grad for p in group] for group in groups]
         squared_norms = [_squared_norm(group) for group in gradients]
-        gap = self._gap(loss) if self.needs_loss and loss is not None else math.nan
+        scale = _scale(gradient_norm, math.fsum(squared_norms))
+        penalty = 0.0
+        for i, (group, parameters) in enumerate(zip(self.param_groups, groups, strict=True)):
+            decay = 0.0 if group["decoupled_weight_decay"] else group["weight_decay"]
+            if decay and parameters:
+                whole = gradients[i] if scale == 1 else torch._foreach_mul(gradients[i], scale)
+                squared_norms[i] = _squared_norm(list(torch._foreach_add(whole, parameters, alpha=decay)))
+                gradients[i] = list(torch._foreach_add(gradients[i], parameters, alpha=decay))
+                penalty += decay / 2 * _squared_norm(parameters)
+            else:
+                squared_norms[i] *= scale * scale
+        gap = self._gap(loss, penalty) if self.needs_loss and loss is not None else math.nan
         step_sizes = self._step_sizes(gap, squared_norms)
         for group, parameters, own, step_size in zip(
             self.param_groups, groups, gradients, step_sizes, strict=True
         ):
             group["step_size"] = step_size
-            if parameters:
-                self._move(group, parameters, own, step_size)
+            if not parameters:
+                continue
+            if group["decoupled_weight_decay"] and group["weight_decay"]:
+                torch._foreach_mul_(parameters, 1 - step_size * group["weight_decay"])
+            self._move(group, parameters, own, step_size)
         return loss
 
-    def _gap(self, loss: Loss) -> float:
-        """Return the loss less its lower bound, as a float >= 0."""
+    def _gap(self, loss: Loss, penalty: float) -> float:
+        """Return the loss with the weight penalty less its lower bound, as a float >= 0, averaged over processes."""
         if isinstance(loss, Tensor) and loss.numel() != 1:
             raise ValueError(f"loss has shape {tuple(loss.shape)}; allowed: one entry")
         value = loss.item() if isinstance(loss, Tensor) else float(loss)
+        if self.average_loss and _processes() > 1:
+            device = self.param_groups[0]["params"][0].device
+            shared = torch.tensor(value / _processes(), dtype=torch.float64, device=device)
+            torch.distributed.all_reduce(shared)
+            value = shared.item()
         bound = self.param_groups[0]["lower_bound"]
-        if not bound - 1e-6 * abs(bound) <= value < math.inf:  # a loss at its bound may round to below it
+        if not bound - ROUNDING * max(1.0, abs(bound)) <= value < math.inf:  # it may round to below its bound
             raise ValueError(f"loss = {value!r}; allowed: finite, >= lower_bound = {bound!r}")
-        return max(value - bound, 0.0)
+        precision = (
+            torch.finfo(loss.dtype).eps if isinstance(loss, Tensor) and loss.is_floating_point() else 0.0
+        )
+        gap = value - bound
+        return penalty + (gap if gap > precision * abs(bound) else 0.0)
 
     def _require(self, group: dict[str, Any]) -> None:
         """Check the hyper-parameters of a group; a subclass adds those that only it has."""
         require_number("lr", group["lr"], above=0)
+        require_number("weight_decay", group["weight_decay"], low=0)
+        if not isinstance(group["decoupled_weight_decay"], bool):
+            raise ValueError(
+                f"decoupled_weight_decay = {group['decoupled_weight_decay']!r}; allowed: True, False"
+            )
         if self.needs_loss:
             require_number("lower_bound", group["lower_bound"])
 
@@ -141,15 +254,51 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         """Move a group's parameters, in place."""
         torch._foreach_add_(parameters, gradients, alpha=-step_size)
 
-    def _whole(self, **start: float) -> dict[str, Any]:
-        """Return the state of the whole vector, which `state_dict` carries along; `start` if there is none."""
-        shared: dict[Any, dict[str, Any]] = (
-            self.state
-        )  # torch writes Tensor for the keys, and saves all of them
-        state = shared["whole vector"]
-        for name, value in start.items():
-            state.setdefault(name, value)
-        return state
+    def _start(self, group: dict[str, Any], parameter: Tensor) -> dict[str, Any]:
+        """Return what is remembered of a parameter before the first step, by the names in `remembers`."""
+        return {}
+
+    def _remember(self) -> None:
+        """Give every parameter a state that has none; a new one takes the numbers of the whole vector over."""
+        if not self.remembers:
+            return
+        numbers = {
+            name: value
+            for entry in list(self.state.values())[:1]
+            for name, value in entry.items()
+            if not isinstance(value, Tensor)
+        }
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter not in self.state and (start := self._start(group, parameter)):
+                    self.state[parameter] = {**start, **numbers}
+
+    def _whole(self) -> dict[str, Any]:
+        """Return what is remembered of the whole vector; it stands under each parameter."""
+        return self.state[self.param_groups[0]["params"][0]]
+
+    def _keep_whole(self, **values: float) -> None:
+        """Write what is remembered of the whole vector under each parameter."""
+        for entry in self.state.values():
+            entry.update(values)
+
+
+def _processes() -> int:
+    """Return the number of processes of the default group, 1 where there is none."""
+    here = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if here else 1
+
+
+def _scale(gradient_norm: Loss | None, square: float) -> float:
+    """Return by what the present gradients, of this squared norm, were divided when they were clipped."""
+    if gradient_norm is None:
+        return 1.0
+    norm, present = float(gradient_norm), math.sqrt(square)
+    if not (math.isfinite(norm) and norm >= present * (1 - 1e-3)):
+        raise ValueError(
+            f"gradient_norm = {norm!r}; allowed: finite, at least the norm of the present gradients, {present!r}"
+        )
+    return max(1.0, norm / present) if present else 1.0
 
 
 def _require_parameters(name: str, params: object) -> None:
@@ -181,17 +330,24 @@ def require_number(
         raise ValueError(f"{name} = {value!r}; allowed: {', '.join(allowed)}")
 
 
-def _squared_norm(gradients: list[Tensor]) -> float:
-    """Return the squared norm of all gradients together; each norm is summed in float32 at least."""
-    for gradient in gradients:
-        if gradient.layout != torch.strided:
-            raise ValueError(f"gradient has layout {gradient.layout}; allowed: dense, torch.strided")
+def _squared_norm(tensors: list[Tensor]) -> float:
+    """Return the squared norm of all tensors together; each norm is summed in float32 at least."""
+    for tensor in tensors:
+        if tensor.layout != torch.strided:
+            raise ValueError(f"gradient has layout {tensor.layout}; allowed: dense, torch.strided")
     total = 0.0
-    for dtype in {gradient.dtype for gradient in gradients}:
-        same = [gradient for gradient in gradients if gradient.dtype == dtype]
+    for dtype in {tensor.dtype for tensor in tensors}:
+        same = [tensor for tensor in tensors if tensor.dtype == dtype]
         norms = torch._foreach_norm(same, 2, dtype=torch.promote_types(dtype, torch.float32))
-        for norm in torch.stack([norm.to(norms[0].device) for norm in norms]).tolist():
-            if not math.isfinite(norm):
-                raise ValueError(f"gradient has norm {norm}; allowed: finite")
+        for tensor, norm in zip(
+            same, torch.stack([norm.to(norms[0].device) for norm in norms]).tolist(), strict=True
+        ):
+            if not math.isfinite(norm):  # a square may overflow where no entry does
+                largest = tensor.abs().amax().item()
+                norm = largest
+                if math.isfinite(largest):
+                    norm *= torch.linalg.vector_norm((tensor / largest).double()).item()
+            if not math.isfinite(norm * norm):
+                raise ValueError(f"gradient has norm {norm}; allowed: finite, with a finite square")
             total += norm * norm
     return total

@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.rule import overflow_as_nan
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -62,6 +63,6 @@ class AdaGrad:
     def step(self, theta: Tensor, gradient: Tensor, state: AdaGradState) -> tuple[Tensor, AdaGradState]:
         """Return `theta (*batch, d)` and the state after one step."""
         eta = step_size_at(self.step_size, state.step, theta)
-        sum_of_squares = state.sum_of_squares + gradient**2
+        sum_of_squares = state.sum_of_squares + overflow_as_nan(gradient**2)
         update = gradient / (sum_of_squares.sqrt() + like(self.epsilon, theta))
         return theta - eta * update, AdaGradState(state.step + 1, sum_of_squares)

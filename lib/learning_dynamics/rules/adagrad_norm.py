@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.rule import squared_norm
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -65,6 +66,6 @@ class AdaGradNorm:
         self, theta: Tensor, gradient: Tensor, state: AdaGradNormState
     ) -> tuple[Tensor, AdaGradNormState]:
         """Return `theta (*batch, d)` and the state after one step."""
-        square = state.square[..., None] + gradient.square().sum(-1, keepdim=True)
+        square = state.square[..., None] + squared_norm(gradient)
         eta = step_size_at(self.step_size, state.step, theta) / square.sqrt()
         return theta - eta * gradient, AdaGradNormState(state.step + 1, eta[..., 0], square[..., 0])

@@ -19,6 +19,7 @@ from learning_dynamics.rules.hyperparameters import (
     step_size_at,
     value_at,
 )
+from learning_dynamics.rules.rule import overflow_as_nan
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -75,7 +76,7 @@ class AdamRule:
         beta1, beta2 = value_at("beta1", self.beta1, state.step, theta), like(self.beta2, theta)
         count = state.step + 1
         mean = beta1 * state.mean + (1 - beta1) * gradient
-        mean_square = beta2 * state.mean_square + (1 - beta2) * gradient**2
+        mean_square = beta2 * state.mean_square + (1 - beta2) * overflow_as_nan(gradient**2)
         kept = state.kept * beta1 if callable(self.beta1) else state.kept
         corrected = mean / (1 - (kept if callable(self.beta1) else beta1**count))
         return AdamState(count, mean, mean_square, kept), corrected

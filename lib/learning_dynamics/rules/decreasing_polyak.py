@@ -18,7 +18,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_schedule,
     value_at,
 )
-from learning_dynamics.rules.rule import as_column
+from learning_dynamics.rules.rule import as_column, squared_norm
 from learning_dynamics.rules.stochastic_polyak import polyak_ratio
 from learning_dynamics.rules.torch_twin import torch_twin
 
@@ -46,6 +46,10 @@ def decsps_step_size(
         = \frac1{c_k}\min\Big\{\min_{j\le k}\frac{f_{S_j} - \ell_{S_j}}{\|\nabla f_{S_j}\|^2},\
         c_0\eta_{\max}\Big\}
 
+    A batch that is fitted, whose loss stands at its lower bound to rounding while its gradient is not yet zero, says
+    nothing of the ratio: it makes no step and does not enter the minimum. (One such batch would end all movement: with
+    an L-smooth loss the ratio of the exact numbers is at least 1/(2 L).)
+
     Args:
         loss: f_S; any shape, as all other arguments broadcast against it.
         squared_norm: of the shape of `loss`, the squared norm of the gradient of f_S; where it is 0 the minimum
@@ -59,9 +63,12 @@ def decsps_step_size(
     Returns:
         The step size and the smallest ratio with this step's, both of the common shape.
     """
-    smallest = torch.minimum(polyak_ratio(loss, squared_norm, lower_bound), smallest)
+    bound = torch.as_tensor(lower_bound, dtype=loss.dtype, device=loss.device)
+    fitted = (loss - bound <= torch.finfo(loss.dtype).eps * bound.abs()) & (squared_norm != 0)
+    ratio = torch.where(fitted, torch.inf, polyak_ratio(loss, squared_norm, bound))
+    smallest = torch.minimum(ratio, smallest)
     first = torch.as_tensor(c_0 * cap, dtype=loss.dtype, device=loss.device)
-    return torch.minimum(smallest, first) / c_k, smallest
+    return torch.where(fitted, 0.0, torch.minimum(smallest, first) / c_k), smallest
 
 
 class DecSPSState(NamedTuple):
@@ -88,15 +95,15 @@ class DecSPS:
         c_{k-1}\eta_{k-1}\Big\}, \qquad c_k = c_0\sqrt{k+1}
 
     with :math:`c_{-1} = c_0`, :math:`\eta_{-1} = \eta_{\max}`. The product of c_k and the step never grows, so
-    that one very small Polyak ratio, as a loss with kinks or a lower bound that is too high gives, is kept for
+    that one very small Polyak ratio, as a loss with kinks or a lower bound that is a little too high gives, is kept for
     ever. The step needs the loss: `rule.step(theta, gradient, state, loss)`.
 
     Args:
         cap: eta_max > 0 (the source's gamma_b); a number or a tensor `(*batch, 1)`.
         c0: > 0; a number or a tensor `(*batch, 1)`.
         lower_bound: l_S, at most the infimum of the batch's loss; a number, a tensor `(*batch, 1)`, or a
-            function of the step number, where it belongs to the batch of that step. A loss below it counts
-            as equal to it: no step, and none after it.
+            function of the step number, where it belongs to the batch of that step. A loss at it or below makes no
+            step.
         growth: k -> c_k / c_0, positive and not decreasing.
 
     Raises:
@@ -128,7 +135,7 @@ class DecSPS:
         c0 = like(self.c0, theta)
         eta, smallest = decsps_step_size(
             as_column(loss, theta),
-            gradient.square().sum(-1, keepdim=True),
+            squared_norm(gradient),
             state.smallest[..., None],
             like(self.cap, theta),
             c0 * self.growth(state.step),

@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.rule import overflow_as_nan
 from learning_dynamics.rules.torch_twin import torch_twin
 
 MEMORIES = ("none", "decayed", "corrected", "largest", "mean", "sum")
@@ -85,7 +86,8 @@ class DiagonalFisher:
     ) -> tuple[Tensor, DiagonalFisherState]:
         """Return `theta (*batch, d)` and the state after one step."""
         eta, count = step_size_at(self.step_size, state.step, theta), state.step + 1
-        beta2, square, average, largest = like(self.beta2, theta), gradient**2, state.average, state.largest
+        beta2, square = like(self.beta2, theta), overflow_as_nan(gradient**2)
+        average, largest = state.average, state.largest
         if self.memory == "none":
             average = u = square
         elif self.memory == "sum":

@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.rule import overflow_as_nan
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -69,6 +70,6 @@ class RMSprop:
         """Return `theta (*batch, d)` and the state after one step."""
         eta = step_size_at(self.step_size, state.step, theta)
         beta2 = like(self.beta2, theta)
-        mean_square = beta2 * state.mean_square + (1 - beta2) * gradient**2
+        mean_square = beta2 * state.mean_square + (1 - beta2) * overflow_as_nan(gradient**2)
         update = gradient / (mean_square.sqrt() + like(self.epsilon, theta))
         return theta - eta * update, RMSpropState(state.step + 1, mean_square)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+import torch
 from torch import Tensor
 
 State = TypeVar("State")
@@ -65,6 +66,22 @@ def reads_loss(rule: Rule[Any] | LossRule[Any]) -> bool:
         kind = f"the class {rule.__name__}" if isinstance(rule, type) else f"a {type(rule).__name__}"
         raise ValueError(f"rule = {kind}; allowed: a rule of learning_dynamics.rules, such as rules.Adam()")
     return bool(getattr(rule, "needs_loss", False))
+
+
+def overflow_as_nan(square: Tensor) -> Tensor:
+    """Return squares of gradients with NaN where they are infinite: the run then shows as diverged.
+
+    Left infinite, the square of a finite gradient (above 1.8e19 in float32) would make a step of size 0, for good.
+
+    Args:
+        square: `(*batch, d)` or `(*batch, 1)`.
+    """
+    return torch.where(square.isinf(), torch.nan, square)
+
+
+def squared_norm(gradient: Tensor) -> Tensor:
+    """Return the squared norm `(*batch, 1)` of `gradient (*batch, d)`, NaN where it overflows."""
+    return overflow_as_nan(gradient.square().sum(-1, keepdim=True))
 
 
 def as_column(loss: Tensor, theta: Tensor) -> Tensor:

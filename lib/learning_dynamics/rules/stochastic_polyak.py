@@ -15,7 +15,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_schedule,
     value_at,
 )
-from learning_dynamics.rules.rule import as_column
+from learning_dynamics.rules.rule import as_column, squared_norm
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -119,7 +119,7 @@ class SPS:
         """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
         eta = sps_step_size(
             as_column(loss, theta),
-            gradient.square().sum(-1, keepdim=True),
+            squared_norm(gradient),
             value_at("cap", self.cap, state.step, theta),
             value_at("c", self.c, state.step, theta),
             value_at("lower_bound", self.lower_bound, state.step, theta),
