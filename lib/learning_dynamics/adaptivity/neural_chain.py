@@ -81,7 +81,8 @@ def escape_time_bound(start: float, depth: int) -> float:
 
     .. math:: t_{\rm up} = \frac{w_0^{2-D}-1}{D-2}
 
-    The weight of the flow :math:`\dot w = w^{D-1}(1-w^D)` is below 1 until then (Orvieto 2023, eq. 57-58).
+    The flow :math:`\dot w = w^{D-1}(1-w^D)` is slower than :math:`\dot w = w^{D-1}`, which from
+    the same start reaches the solution 1 at this time (Orvieto 2023, eq. 57-58).
 
     Args:
         start: the weight at the start, w_0, above 0 and below 1.

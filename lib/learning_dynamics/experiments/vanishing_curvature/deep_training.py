@@ -320,7 +320,7 @@ EXPERIMENT = Experiment(
     each="network",
     rtol=0.5,  # trained in float32: late losses are chaotic
     devices=("cpu",),
-    kept=("", "--network plain --width 64 --steps 1000"),
+    kept=("", "--network plain --width 64 --steps 1000", "--network convolutional --width 4 --steps 500"),
     paper=tuple(f"--network plain --width {m} --depth {d} --steps 20000" for m, d in ((32, 128), (16, 500))),
 )
 
