@@ -807,7 +807,7 @@ plt.show()
 # step along the gradient is a fifty-millionth of what it was.
 #
 # From a wider start, where the gradient is larger, the source finds gradient descent closer to RMSprop. This is decided on draws of its own, with a criterion fixed before
-# they were made: at each of the three noises, with the step whose median from the narrow start is least above, the ratio of the steps of gradient descent to those of RMSprop must be
+# they were made: at each of the three noises, with the step of the smallest median from the narrow start, the ratio of the steps of gradient descent to those of RMSprop must be
 # smaller from $[-1,1]$ than from $[-0.2,0.2]$, at 99.9 %.
 
 # %%
@@ -907,7 +907,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The medians of all settings, at two starts:
+# So a larger gradient brings gradient descent closer to RMSprop at noise $.1$, where its ratio to RMSprop halves, and not at $.05$ and $.5$. The medians of all settings, at two starts:
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Where the noise enters decides.** Median steps (of 200 runs, at most 1,000) to a loss of 0.1 on chains of ten weights, against the standard deviation of the noise. Left: uniform start on $[-0.2,0.2]$; right: on $[-1,1]$. RMSprop with $\\eta=0.01$, noise after the preconditioner (green), gradient descent with three steps. What breaks it (dashed): noise inside the gradient of RMSprop.", "name": "fig-vanishing-noise"}, "image": {"alt": "Two panels. Left: RMSprop flat near forty, gradient descent at one thousand except for large noise, and a dashed line at one thousand. Right: gradient descent lower."}}
 fig, axes = figures.subplots(1, 2, size=(8.6, 3.7), sharey=True)
