@@ -1445,23 +1445,14 @@ def last_accuracy(name, rule):
 
 
 ahead = {name: best_run(name, "sgd")[:, -1] - best_run(name, "rmsprop")[:, -1] for name in kept}
-slice_steps = run.pick(smoke=0, book=100, paper=100)
-again = deep_training.train("plain", 16, 64, [0], 2000, stop=slice_steps)
-shown_records = len(again["records"])
-again_images = deep_training.train(
-    "convolutional", 4, 64, [0], 500, stop=run.pick(smoke=0, book=25, paper=25)
-)
-shown_images = len(again_images["records"])
+# made again here: one seed, its first steps
+slices = ("plain", 16, 2000, 100), ("convolutional", 4, 500, 25)
+for network, width, steps, stop in slices:
+    again = deep_training.train(network, width, 64, [0], steps, stop=run.pick(smoke=0, book=stop, paper=stop))
+    first = {"losses": kept[f"{network}-{width}"]["losses"][:, :1, : len(again["records"])]}
+    results.agree(first, {"losses": again["losses"]}, rtol=5e-2)
 two_layers = deep_training.train("plain", 16, 2, [0], 150)
 assert two_layers["accuracies"][..., -1].max() > 0.9  # where the narrow network of 64 layers gets 0.2
-agreement_of_slice = results.agree(
-    {"losses": kept["plain-16"]["losses"][:, :1, :shown_records]}, {"losses": again["losses"]}, rtol=5e-2
-)
-agreement_of_images = results.agree(
-    {"losses": kept["convolutional-4"]["losses"][:, :1, :shown_images]},
-    {"losses": again_images["losses"]},
-    rtol=5e-2,
-)
 
 
 # %%
@@ -1883,11 +1874,8 @@ of_terms = torch.cat([of_terms, -block_bounds(*signs)[0].abs()])
 
 # %%
 def squares_of(m, depth, factor, relu, count):  # ‖·‖² of the parts of gradient and Hessian, y = 1, unit ends
-    random, p, j = (
-        run.generator(f"orders {m} {depth} {factor} {relu}"),
-        (0.5 if relu else 1.0),
-        depth // 2 - 1,
-    )
+    random = run.generator(f"orders {m} {depth} {factor} {relu}")
+    p, j = (0.5 if relu else 1.0), depth // 2 - 1
     weights = torch.randn(count, depth, m, m, generator=random, **like) * math.sqrt(factor / (p * m))
     z, w = (
         torch.nn.functional.normalize(torch.randn(count, m, 1, generator=random, **like), dim=1) for _ in "zw"
