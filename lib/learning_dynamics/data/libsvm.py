@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Literal, overload
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -13,34 +12,46 @@ from sklearn.datasets import load_svmlight_file
 from learning_dynamics._internal.arguments import require_count
 
 LARGEST_DENSE = 4 * 2**30
-"""Bytes that a dense array may take; larger files are read sparse."""
+"""Bytes that a dense array may take; a larger file is for `read_sparse`."""
 
 
-@overload
-def read(
-    path: Path | str, features: int | None = ..., *, sparse: Literal[False] = ...
-) -> tuple[np.ndarray, np.ndarray]: ...
-@overload
-def read(
-    path: Path | str, features: int | None = ..., *, sparse: Literal[True]
-) -> tuple[csr_array, np.ndarray]: ...
-def read(
-    path: Path | str, features: int | None = None, *, sparse: bool = False
-) -> tuple[np.ndarray | csr_array, np.ndarray]:
-    """Return inputs and targets of a LIBSVM file; a file whose name ends in .gz or .bz2 is unpacked.
+def read(path: Path | str, features: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and targets of a LIBSVM file as dense arrays; a file ending in .gz or .bz2 is unpacked.
 
     Args:
         path: The file.
         features: Number of columns; the largest index in the file if left out.
-        sparse: Keep the inputs as the file has them, without the zeros: memory in proportion to what is written.
 
     Returns:
-        Inputs (n, features), a dense array or a scipy.sparse.csr_array, and targets (n,), both float64, the targets
-        as they stand in the file.
+        Inputs (n, features) and targets (n,), float64, the targets as they stand in the file.
+
+    Raises:
+        ValueError: As `read_sparse`; or the inputs would take more than 4 GiB.
+    """
+    inputs, targets = read_sparse(path, features)
+    rows, columns = inputs.shape
+    if rows * columns * 8 > LARGEST_DENSE:
+        size = rows * columns * 8 / 2**30
+        raise ValueError(
+            f"{Path(path).name} = {rows} x {columns} numbers, {size:.1f} GiB dense; "
+            "allowed: at most 4 GiB, or read_sparse"
+        )
+    return inputs.toarray(), targets
+
+
+def read_sparse(path: Path | str, features: int | None = None) -> tuple[csr_array, np.ndarray]:
+    """Return inputs and targets of a LIBSVM file, without the zeros: memory in proportion to what is written.
+
+    Args:
+        path: The file; unpacked where its name ends in .gz or .bz2.
+        features: Number of columns; the largest index in the file if left out.
+
+    Returns:
+        Inputs (n, features) and targets (n,), float64, the targets as they stand in the file.
 
     Raises:
         ValueError: A line is not in the format, the compressed file is damaged, an index exceeds `features`, a number
-            is not finite, the file holds no sample, or the inputs would take more than 4 GiB as a dense array.
+            is not finite, or the file holds no sample.
     """
     path = Path(path)
     if features is not None:
@@ -55,12 +66,4 @@ def read(
         raise ValueError(f"{path.name} holds no sample; allowed: at least one")
     if not (np.isfinite(inputs.data).all() and np.isfinite(targets).all()):
         raise ValueError(f"{path.name} holds a number that is not finite; allowed: finite ones")
-    if sparse:
-        return csr_array(inputs), targets
-    rows, columns = inputs.shape
-    if rows * columns * 8 > LARGEST_DENSE:
-        size = rows * columns * 8 / 2**30
-        raise ValueError(
-            f"{path.name} = {rows} x {columns} numbers, {size:.1f} GiB dense; allowed: at most 4 GiB, or sparse=True"
-        )
-    return inputs.toarray(), targets
+    return csr_array(inputs), targets

@@ -403,14 +403,12 @@ def test_damaged_archives_are_value_errors(tmp_path: Path, damage: str) -> None:
 
 def test_libsvm_stays_sparse_where_dense_is_too_large(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("".join(f"1 {50_000_000 + i}:1.5\n" for i in range(20)))
-    with pytest.raises(ValueError, match="7.5 GiB dense; allowed: at most 4 GiB, or sparse=True"):
+    with pytest.raises(ValueError, match="7.5 GiB dense; allowed: at most 4 GiB, or read_sparse"):
         libsvm.read(tmp_path / "a")
-    inputs, targets = libsvm.read(tmp_path / "a", sparse=True)
+    inputs, targets = libsvm.read_sparse(tmp_path / "a")
     assert inputs.shape == (20, 50_000_019) and inputs.nnz == 20 and targets.sum() == 20
     (tmp_path / "b").write_text(LIBSVM_TEXT)
-    assert np.array_equal(
-        libsvm.read(tmp_path / "b", sparse=True)[0].toarray(), libsvm.read(tmp_path / "b")[0]
-    )
+    assert np.array_equal(libsvm.read_sparse(tmp_path / "b")[0].toarray(), libsvm.read(tmp_path / "b")[0])
 
 
 @pytest.mark.parametrize("address", ("http://example.org/f", "ftp://example.org/f", "file:///f", "f"))
