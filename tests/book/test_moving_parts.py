@@ -888,6 +888,61 @@ def test_damped_coin_obeys_the_keyboard(bench: Bench) -> None:
     compare_damped_coin(page, 0.05, 0.05, 12.0)
 
 
+# --------------------------------------------------------------------------------------------------- the power's cycle
+
+
+def compare_power_cycle(page: playwright.Page, p: float, step: float) -> None:
+    """Gradient descent of the library on |x|^(1 + p) / (1 + p), and the flow of the library from 1."""
+
+    def slope(x: torch.Tensor, t: float = 0.0) -> torch.Tensor:
+        return x.sign() * x.abs() ** p
+
+    start = torch.tensor([1.3], dtype=torch.float64)
+    path = ensembles.iterate(rules.GradientDescent(step), slope, start, 200, range(201)).values[:, 0]
+    call = "window.learningDynamics.powerCycle"
+    assert page.evaluate(f"{call}.run({p}, {step})") == pytest.approx(path.tolist(), rel=1e-9, abs=1e-12)
+    if p == 1:
+        assert (shown(page, "height"), shown(page, "arrival")) == ("no cycle", "never")
+        assert "parabola" in shown(page, "end")
+        return
+    height = path[-2:].abs()
+    assert height[0].item() == pytest.approx(height[1].item(), rel=1e-6)
+    assert scientific(shown(page, "height")) == pytest.approx(height[0].item(), rel=0.06)
+    pushed = height[0] + 1e-6 * height[0]  # two steps multiply a small distance by the square of the factor
+    back = pushed - step * slope(pushed)
+    back = back - step * slope(back)
+    factor = ((back - height[0]).abs() / (1e-6 * height[0])).sqrt().item()
+    assert decimals(shown(page, "multiplier")) == pytest.approx([factor], abs=1.5e-3)
+    one = torch.ones(1, dtype=torch.float64)
+    arrived = flows.gradient_flow(
+        lambda x, t: -slope(x.clamp(min=0)), one, [20.0], event=lambda x, t: x[0] - 1e-9
+    ).event_time
+    assert arrived is not None
+    assert decimals(shown(page, "arrival")) == pytest.approx([arrived], abs=2e-3)
+    assert "never arrives" in shown(page, "end")
+
+
+@needs_chromium
+@pytest.mark.parametrize(("p", "step"), [(0.3, 0.5), (0.6, 1.0), (1.0, 0.5)])
+def test_power_cycle_displays_the_runs(bench: Bench, p: float, step: float) -> None:
+    compare_power_cycle(bench.widget("power-cycle", f'data-power="{p}" data-step="{step}"'), p, step)
+
+
+@needs_chromium
+def test_power_cycle_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("power-cycle", width=390)
+    assert page.locator("img").count() == 0
+    assert shown(page, "power") == "1/3"
+    compare_power_cycle(page, 1 / 3, 0.5)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_power_cycle(page, 1.0, 0.5)
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_power_cycle(page, 0.1, 1.5)
+
+
 # -------------------------------------------------------------------------------------------------------- epsilon wall
 
 
