@@ -96,7 +96,7 @@ def flow(z, gradient, h, a, K, mass=1.0):  # the rolling ball, seen once every t
         theta, v = z.chunk(2, -1)
         return torch.cat([v, -(a * v + gradient(theta)) / mass], -1)
 
-    return sampled_flow(field, z, h, K)
+    return sampled_flow(field, z, h, K, rtol=1e-10, atol=1e-12)
 
 
 def gap(one, other):  # distance of the positions
@@ -916,7 +916,7 @@ def relative_gap(path, curve):  # of the positions
 
 
 # %%
-K, few = run.pick(smoke=5, book=20, paper=20), 3
+K, few = run.pick(smoke=3, book=20, paper=20), 3
 begin = torch.stack(
     [0.3 * torch.randn(785, generator=run.generator("start", seed=i), **like) for i in range(few)]
 )
