@@ -22,7 +22,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 
-from learning_dynamics import curvature, ensembles, flows, rules
+from learning_dynamics import curvature, diffusions, ensembles, flows, rules
 from learning_dynamics.adaptivity import neural_chain, token_geometry
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     cauchy_scales,
@@ -1123,6 +1123,63 @@ def test_step_offset_says_when_it_is_on_the_filter(bench: Bench) -> None:
     page = bench.widget("step-offset", 'data-offset="0.25"')
     assert shown(page, "end") == "On the filter, at every step."
     assert all("(×1.00)" in shown(page, f"at{k}") for k in (1, 10, 100, 1000))
+
+
+# --------------------------------------------------------------------------------------------------------- memory dial
+
+
+def library_dial(zeta: float, rate: float, steps: int = 10_000) -> np.ndarray:
+    """Mean losses of a running mean on half a square, as moments of the chain in (mean, point)."""
+
+    def matrix(k: int) -> torch.Tensor:
+        s, a, b = 1 / (k + 2), -rate * zeta, 1 - rate * (1 - zeta)
+        return torch.tensor([[1 - s + s * a, s * b], [a, b]], dtype=torch.float64)
+
+    def noise(k: int) -> torch.Tensor:
+        return torch.tensor([[-rate / (k + 2)], [-rate]], dtype=torch.float64)
+
+    zero = torch.zeros(2, 2, dtype=torch.float64)
+    record = sorted({0, 1, 2, 10, 100, 1000, steps})
+    return (
+        diffusions.chain_moments(matrix, noise, zero[0], zero, steps, record).covariance[:, 0, 0].numpy() / 2
+    )
+
+
+def compare_dial(page: playwright.Page, zeta: float, rate: float) -> None:
+    call = "window.learningDynamics.memoryDial"
+    expected = library_dial(zeta, rate)
+    run = f"(path => [0, 1, 2, 10, 100, 1000, 10000].map(k => path[k]))({call}.losses({zeta}, {rate}))"
+    assert page.evaluate(run) == pytest.approx(expected, rel=1e-8, abs=1e-14)
+    assert scientific(shown(page, "last")) == pytest.approx(expected[-1], rel=0.06)
+    predicted = 1 / (2e4 * (1 - zeta**2)) if zeta < 1 else rate / 6
+    assert scientific(shown(page, "predicted")) == pytest.approx(predicted, rel=0.06)
+    if rate >= 0.1 and zeta <= 0.9:
+        assert expected[-1] == pytest.approx(predicted, rel=0.05)
+    assert scientific(shown(page, "sgd")) == pytest.approx(rate / (2 * (2 - rate)), rel=0.06)
+    if zeta < 1:
+        assert decimals(shown(page, "power")) == [pytest.approx(1 / (1 - zeta), abs=5.1e-3)]
+
+
+@needs_chromium
+@pytest.mark.parametrize(("zeta", "rate"), [(0.9, 0.2), (0.0, 1.5), (1.0, 0.5)])
+def test_memory_dial_displays_the_moments(bench: Bench, zeta: float, rate: float) -> None:
+    page = bench.widget("memory-dial", f'data-zeta="{zeta}" data-rate="{rate}"')
+    compare_dial(page, zeta, rate)
+    assert ("stands still" in shown(page, "end")) == (zeta == 1)
+
+
+@needs_chromium
+def test_memory_dial_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("memory-dial", width=390)
+    assert page.locator("img").count() == 0
+    assert [shown(page, name) for name in ("zeta", "rate")] == ["0.90", "0.2"]
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_dial(page, 0.0, 0.2)
+    page.keyboard.press("End")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_dial(page, 1.0, 0.01)
 
 
 # ------------------------------------------------------------------------------------------------------------ any page

@@ -66,9 +66,9 @@ def chain_moments(
     require_count("steps", steps, least=0)
     wanted = (steps,) if record is None else step_numbers(record, steps)
     mean, covariance = _checked(mean0, covariance0)
-    means, covariances = [], []
+    marked, means, covariances = set(wanted), [], []
     for k in range(wanted[-1] + 1):
-        if k in wanted:
+        if k in marked:
             means.append(mean)
             covariances.append(covariance)
         if k < wanted[-1]:
