@@ -29,6 +29,7 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     power_schedule,
     two_cycle,
 )
+from learning_dynamics.momentum import shadowing
 from learning_dynamics.parameterization import fixed_points
 from learning_dynamics.rules import Adam, DiagonalFisher, GradientDescent
 
@@ -941,6 +942,54 @@ def test_power_cycle_obeys_the_keyboard(bench: Bench) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("End")
     compare_power_cycle(page, 0.1, 1.5)
+
+
+# ------------------------------------------------------------------------------------------------- the two-way shadow
+
+
+def compare_two_way_shadow(page: playwright.Page, step: float, count: int, start: float) -> None:
+    """The library's shadow of the sampled flow of a saddle, and its gradient descent."""
+    call, rates = "window.learningDynamics.twoWayShadow", torch.tensor([1.0, -1.0], dtype=torch.float64)
+    begin = torch.tensor([start, 1.0], dtype=torch.float64)
+    flow = flows.sampled_flow(lambda theta: rates * theta, begin, step, count)
+    truth = shadowing.linear_shadow(torch.diag(1 + step * rates), flow)
+    rule = GradientDescent(step)
+    same = ensembles.iterate(rule, lambda theta, k: -rates * theta, begin[None], count, range(count + 1))
+    for name, path in (("truth", flow), ("shadow", truth), ("same", same.values[:, 0])):
+        displayed = page.evaluate(f"{call}.runs({step}, {count}, {start}).{name}")
+        assert np.array(displayed) == pytest.approx(path.numpy(), rel=1e-8, abs=1e-12)
+    gaps = {"shadow": truth - flow, "same": same.values[:, 0] - flow}
+    for name, difference in gaps.items():
+        largest = float(difference.norm(dim=-1).max())
+        assert scientific(shown(page, name)) == pytest.approx(largest, rel=0.06)
+    assert scientific(shown(page, "shift")) == pytest.approx(float((truth - flow)[0, 0]), rel=0.06)
+    gradient = float(flow.norm(dim=-1).max())  # both curvatures have size one
+    assert scientific(shown(page, "bound")) == pytest.approx(2 * step * gradient, rel=0.06)
+    assert float(gaps["shadow"].norm(dim=-1).max()) <= 2 * step * gradient
+
+
+@needs_chromium
+@pytest.mark.parametrize(("step", "count", "start"), [(0.2, 7, 0.1), (0.2, 40, 0.1), (0.06, 60, 0.004)])
+def test_two_way_shadow_displays_the_runs(bench: Bench, step: float, count: int, start: float) -> None:
+    given = f'data-step="{step}" data-count="{count}" data-start="{start}"'
+    compare_two_way_shadow(bench.widget("two-way-shadow", given), step, count, start)
+
+
+@needs_chromium
+def test_two_way_shadow_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("two-way-shadow", width=390)
+    assert page.locator("img").count() == 0
+    compare_two_way_shadow(page, 0.2, 7, 0.1)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_two_way_shadow(page, 0.5, 7, 0.1)
+    page.keyboard.press("Tab")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    compare_two_way_shadow(page, 0.5, 12, 0.1)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_two_way_shadow(page, 0.5, 12, 0.001)
 
 
 # -------------------------------------------------------------------------------------------------------- epsilon wall
