@@ -639,18 +639,6 @@ ratios = torch.stack([(moves - h * falls).norm(dim=-1) / moves.norm(dim=-1) for 
 factors = 1 - torch.tensor([0.2 / L, 1 / L], **like)[:, None] * mu
 
 # %%
-peaks = {h: parabola(0.0, h, 400) for h in (1.0, 0.1)}
-share_of_largest = {h: float(gap.max() / (h**2 / 2)) for h, gap in peaks.items()}
-biased = {}
-for h in (0.5, 0.1, 0.02):  # curvatures 0.2 and 1; the gradient errs by 0.1 along the flat direction
-    curvature = torch.tensor([0.2, 1.0], **like)
-    exact = torch.exp(-h * curvature * torch.arange(int(80 / h) + 1, **like)[:, None])
-    wrong = descend(
-        lambda x, c=curvature: c * x + torch.tensor([-0.1, 0.0], **like), exact[0], h, len(exact) - 1
-    )
-    biased[h] = float(distance(wrong, exact).max())
-
-# %% tags=["hide-input"]
 curvatures = torch.rand(200, 6, generator=random, **like)
 offsets = torch.randn(200, 6, generator=random, **like)
 times = torch.linspace(0, 20, 201, **like)[:, None, None]
@@ -664,6 +652,8 @@ def speeds(curvatures):  # ‖∇ℒ‖ along the flows of quadratics, over L‖
 upside = torch.cat([-torch.ones(200, 1, **like), curvatures[:, 1:]], -1)
 apart = torch.randn(50, 2, generator=random, **like)
 of_saddle = (apart.square() * torch.tensor([1.0, -1.0], **like)).sum(-1) / apart.square().sum(-1)
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:remark-2.4.1",
     "Convex quadratics: along 200 flows the gradient is at most L‖ϑ_0 − θ*‖",
@@ -696,6 +686,31 @@ ledger.check(
     control=control("the local error in the place of the gap", statistics.log_log_slope(hs, local * hs**2)),
     expected="holds",
 )
+
+# %% [markdown]
+# The next rows hold the printed numbers for $\frac12\theta^2$ against ours, and test the convex case, a gradient with a bias, and the two-dimensional bowl of the figure.
+
+# %%
+peaks = {h: parabola(0.0, h, 400) for h in (1.0, 0.1)}
+share_of_largest = {h: float(gap.max() / (h**2 / 2)) for h, gap in peaks.items()}
+biased = {}
+for h in (0.5, 0.1, 0.02):  # curvatures 0.2 and 1; the gradient errs by 0.1 along the flat direction
+    curvature = torch.tensor([0.2, 1.0], **like)
+    exact = torch.exp(-h * curvature * torch.arange(int(80 / h) + 1, **like)[:, None])
+    wrong = descend(
+        lambda x, c=curvature: c * x + torch.tensor([-0.1, 0.0], **like), exact[0], h, len(exact) - 1
+    )
+    biased[h] = float(distance(wrong, exact).max())
+
+# %%
+quartic_steps = 3 * 0.1**2 / 2 * torch.arange(201, **like)
+short = distance(
+    descend(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
+    flow(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
+)
+noise_radius = {h: h * math.sqrt(1.04) / 0.4 + 0.1 / 0.2 for h in biased}
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:exp-sharpness",
     "θ²/2: 0.37 at h = 1; at h = 0.1 the largest gap is 0.02 = 4δ, at step 10",
@@ -718,11 +733,6 @@ ledger.check(
     expected="reproduced",
     claim="experiment",
 )
-quartic_steps = 3 * 0.1**2 / 2 * torch.arange(201, **like)
-short = distance(
-    descend(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
-    flow(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
-)
 ledger.check(
     "thesis:claim-convex-shadowing",
     "θ⁴/4 from 1: the gap is at most LΓkh²/2",
@@ -731,7 +741,6 @@ ledger.check(
     control=control("a constant one per cent smaller, h = 0.001", 1 - short[1] / (0.99 * 3e-6 / 2)),
     expected="holds",
 )
-noise_radius = {h: h * math.sqrt(1.04) / 0.4 + 0.1 / 0.2 for h in biased}
 ledger.check(
     "thesis:prop-b.2.2",
     "Gradients that are wrong by at most ξ̄: the run stays within hLΓ/2μ + ξ̄/μ",
