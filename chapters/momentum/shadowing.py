@@ -257,7 +257,14 @@ ledger.check(
 #
 # :::{dropdown} Proof
 # By induction. At $k=0$ the distance is at most $\varepsilon$. If it is at most $\varepsilon$ at $k$, then
-# $\lVert\theta_{k+1}-\vartheta_{k+1}\rVert\le\lVert\Psi(\theta_k)-\Psi(\vartheta_k)\rVert+\lVert\Psi(\vartheta_k)-\vartheta_{k+1}\rVert\le\rho\,\varepsilon+\delta\le\varepsilon$. $\square$
+#
+# $$
+# \begin{aligned}
+# \lVert\theta_{k+1}-\vartheta_{k+1}\rVert&\le\lVert\Psi(\theta_k)-\Psi(\vartheta_k)\rVert\\
+# &\quad+\lVert\Psi(\vartheta_k)-\vartheta_{k+1}\rVert\\
+# &\le\rho\,\varepsilon+\delta\le\varepsilon.\qquad\square
+# \end{aligned}
+# $$
 # :::
 
 
@@ -1260,7 +1267,7 @@ ledger.check(
 
 # %% [markdown]
 # Hosaki's function has the saddle, the bowl and the crossing in two dimensions:
-# $\bigl(1-8\theta_1+7\theta_1^2-\frac73\theta_1^3+\frac14\theta_1^4\bigr)\,\theta_2^2e^{-\theta_2}$. We start the flow at $(2.05,1)$, beside the saddle at $\theta_1=2$, with $h=.3$. The run is found by
+# $p(\theta_1)\,\theta_2^2e^{-\theta_2}$ with $p=1-8\theta_1+7\theta_1^2$ $-\,\frac73\theta_1^3+\frac14\theta_1^4$. We start the flow at $(2.05,1)$, beside the saddle at $\theta_1=2$, with $h=.3$. The run is found by
 # Newton's method on the whole sequence at once ({py:class}`~learning_dynamics.momentum.shadowing.least_squares_shadow`): the unknowns are all $K+1$ points, the equations
 # $\theta_{k+1}=\Psi(\theta_k)$ are linearized, and among the solutions the one nearest to the flow in the sum of squares is taken. It needs neither the saddle nor the place of the crossing.
 
