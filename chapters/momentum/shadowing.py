@@ -184,7 +184,7 @@ plt.show()
 #
 # The *local* error $\delta$ is easy to bound. Shadowing is about the *global* error $\varepsilon$, and whether it grows with the number of steps.
 #
-# :::{prf:assumption} (H1), a smooth loss that grows
+# :::{prf:assumption} H1: a smooth loss that grows
 # :label: thesis-assumption-h1-shadowing
 # $\mathcal L$ is twice continuously differentiable, bounded from below, grows beyond all bounds as $\lVert\theta\rVert\to\infty$ (it is *coercive*),
 # and $\lVert\nabla^2\mathcal L\rVert\le L$.
@@ -466,7 +466,7 @@ ledger.check(
 # *The key step.* Along the flow $\ddot\vartheta=-\nabla^2\mathcal L\,\dot\vartheta=\nabla^2\mathcal L\,\nabla\mathcal L$, so the acceleration is at most $L\Gamma$, and
 # the Taylor polynomial of first order, $\vartheta_k-h\nabla\mathcal L(\vartheta_k)=\Psi(\vartheta_k)$, is off by at most $\frac{h^2}2L\Gamma$.
 #
-# :::{prf:assumption} (H2), strong convexity
+# :::{prf:assumption} H2: strong convexity
 # :label: thesis-assumption-h2-shadowing
 # $\nabla^2\mathcal L(\theta)\succeq\mu I$ for all $\theta$, with $\mu>0$: every curvature is at least $\mu$.
 # :::
@@ -1010,6 +1010,10 @@ right.plot(distance(seven[2], seven[0]), "s-", color=figures.COLORS["blue"], mar
 figures.line_control(right, range(8), distance(seven[1], seven[0]))
 right.set(xlabel="step $k$", ylabel="distance to the flow", ylim=(0, None))
 plt.show()
+
+# %% [markdown]
+# After forty steps in the place of seven the gap of the same start is 151, that of the corrected start 10: the flow itself is then 300 away from the saddle. For the check we take saddles in six dimensions, all curvatures between
+# $\frac12$ and $1$ in absolute value, and flows that stay near the saddle for the time $40$.
 
 # %%
 random = run.generator("saddles")

@@ -53,7 +53,7 @@
       </div>
     </div>
     <p class="ld-widget-note">Top: the flow (grey), the shadow (blue) and, dashed, the run from the same start; axes as shares of where the flow
-      begins and ends. Below: distance to the flow at each step, as a share of the allowed one.</p>`;
+      begins and ends. Below: distance to the flow at each step, as a share of the largest.</p>`;
 
   function build(host) {
     const { node, find, shown } = box(HTML);
@@ -71,7 +71,7 @@
     const sizes = panel(find('[data-part="sizes"]'), {
       label: "Distance to the flow against the step.", tall: 200,
       x: { low: 0, high: 1, ticks: [[0, "0"], [0.5, "K/2"], [1, "K"]], title: "step" },
-      y: { low: 0, high: 1.05, ticks: share, title: "gap / allowed" },
+      y: { low: 0, high: 1.05, ticks: share, title: "gap / largest" },
     });
     const truth = add(plane.area, "path", { class: "curve muted", "data-part": "flow" });
     const dashed = add(plane.area, "path", { class: "curve control", "data-part": "same" });
@@ -87,7 +87,8 @@
       set(truth, { d: scaled(found.truth) });
       set(dashed, { d: scaled(found.same) });
       set(blue, { d: scaled(found.shadow) });
-      const curve = (values) => sizes.path(values.map((v, k) => [k / count, Math.min(v / found.bound, 3)]));
+      const largest = Math.max(...found.sameGaps, ...found.shadowGaps);
+      const curve = (values) => sizes.path(values.map((v, k) => [k / count, v / largest]));
       set(dashedGap, { d: curve(found.sameGaps) });
       set(blueGap, { d: curve(found.shadowGaps) });
       shown.step.textContent = number(step, 2);
