@@ -1254,7 +1254,7 @@ cosine = torch.tensor(
 
 # %% [markdown]
 # :::{dropdown} Answer
-# The gap of the same start grows in proportion to the waiting time, because the run falls behind by the same small amount in every unit of time. The largest gap of the glued run stays
+# The gap of the same start grows in proportion to the waiting time, until it is as large as the whole way: the run falls behind by the same small amount in every unit of time. The largest gap of the glued run stays
 # the same to three digits: about $.19\,h$, whatever the wait.
 # :::
 
@@ -1291,7 +1291,7 @@ hosaki_same = descend(hosaki, place[None], 0.3, 100)[:, 0]
 bump, naive_bump = distance(newton.orbit, hosaki_flow), distance(hosaki_same, hosaki_flow)
 lowest = torch.linalg.eigvalsh(vmap(hessian(hosaki_loss))(hosaki_flow))[:, 0]
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A bump at the crossing.** Hosaki's function, $h=0.3$, flow from $(2.05,1)$. Distance to the flow for the shadow (blue), which starts $.044$ beside, and, dashed, for the run from the same start. Grey: the steps at which the least curvature along the flow is negative.", "name": "fig-shadowing-hosaki"}, "image": {"alt": "Two humps against the step number, the dashed one about eight times higher; both end at zero; a grey band covers the steps before the peaks."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A bump at the crossing.** Hosaki's function, $h=0.3$, flow from $(2.05,1)$. Distance to the flow for the shadow (blue), which starts $.044$ beside, and, dashed, for the run from the same start. Grey: the steps at which the least curvature along the flow is negative.", "name": "fig-shadowing-hosaki"}, "image": {"alt": "A high dashed hump that peaks right after a grey band, and a blue curve that stays below a seventh of it; both end at zero."}}
 fig, ax = figures.subplots(size=(6.2, 3.4))
 ax.axvspan(0, int((lowest < 0).sum()) - 0.5, color=figures.COLORS["pale grey"])
 ax.plot(bump[:41], color=figures.COLORS["blue"], label="shadow", **plain)
@@ -1347,6 +1347,11 @@ ledger.check(
 # of the two minima. Gradient descent has such a curve too, beside the first. A start between the two has a flow that ends on one side and a run that ends on the other.
 #
 # **Predict first.** Halve the step size. What happens to the gap at the end of such a pair, and what to the width of the band between the two curves?
+#
+# :::{dropdown} Answer
+# The gap stays at $2.434$, to four digits: it is the distance of the two minima. No step size closes it. The band gets narrower in proportion to $h$: the wrong end becomes rarer.
+# The true run that follows the flow starts a little beside, and its largest gap falls in proportion to $h$ too.
+# :::
 
 
 # %%
@@ -1385,14 +1390,13 @@ figures.line_control(ax, band_hs, same_gap, label="same start")
 ax.loglog(band_hs, shadow_gap, "o-", color=figures.COLORS["blue"], label="shadow")
 ax.loglog(band_hs, band_width, "s-", color=figures.COLORS["green"], label="width of the band")
 ax.set(xlabel="step size $h$", ylabel="gap, width")
+ax.set_xticks(band_hs, [f"{h:g}" for h in band_hs])
+ax.minorticks_off()
 ax.legend(fontsize=8.5)
 plt.show()
 
 # %% [markdown]
-# :::{dropdown} Answer
-# The gap stays at $2.434$, to four digits: it is the distance of the two minima. No step size closes it. The band gets narrower in proportion to $h$: the wrong end becomes rarer.
-# The true run that follows the flow starts a little beside, and its largest gap falls in proportion to $h$ too.
-# :::
+# The shadow starts a little beside the flow, by about as much as its largest gap.
 
 # %% tags=["hide-input"]
 figures.numbers(
@@ -1459,7 +1463,7 @@ ledger.check(
 # We do not prove it in general; the proof is the iteration of {prf:ref}`thesis-thm-2-4-4` with a splitting that moves along. For *Arnold's cat map* on the unit square with opposite sides glued,
 # $\Psi(\theta)=\bigl(\begin{smallmatrix}2&1\\1&1\end{smallmatrix}\bigr)\theta$ modulo one, the splitting is the same everywhere and the proof is {eq}`eq-shadowing-deviation`, solved both ways. The
 # eigenvalues are $\frac{3\pm\sqrt5}2$, so that the radius is $\varepsilon=\sqrt3\,\delta$: the parts are at most $\delta/(1-.382)=1.618\,\delta$ and $\delta/(2.618-1)=.618\,\delta$, and
-# $1.618^2+.618^2=3$. The map is chaotic: an error of $10^{-16}$ grows to the size of the square in forty steps. Still a sloppy computation of ten thousand steps is right, in the sense that
+# $1.618^2+.618^2=3$. The map is chaotic: an error of $10^{-16}$ grows to the size of the square in forty steps. Still a sloppy computation of a thousand steps is right, in the sense that
 # some true orbit runs beside it for ever.
 
 
