@@ -109,7 +109,7 @@ def correlation_of_share(share: Tensor | float, tokens: int) -> Tensor:
         tokens: T >= 2.
 
     Returns:
-        of the shape of the share, float64: from -1/(T - 1) to 1.
+        numbers from -1/(T - 1) to 1, in float64, of the shape of the share.
 
     Raises:
         ValueError: there are fewer than two tokens.
