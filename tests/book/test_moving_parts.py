@@ -29,7 +29,7 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     power_schedule,
     two_cycle,
 )
-from learning_dynamics.momentum import shadowing
+from learning_dynamics.momentum import calculus_of_variations, shadowing
 from learning_dynamics.parameterization import fixed_points
 from learning_dynamics.rules import Adam, DiagonalFisher, GradientDescent
 
@@ -990,6 +990,68 @@ def test_two_way_shadow_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench
     page.keyboard.press("Tab")
     page.keyboard.press("Home")
     compare_two_way_shadow(page, 0.5, 12, 0.001)
+
+
+# ------------------------------------------------------------------------------------------------- the buckling window
+
+
+def compare_buckling_window(
+    page: playwright.Page, start: float, length: float, size: float, constant: bool
+) -> None:
+    friction = (lambda t: torch.full_like(t, size)) if constant else (lambda t: size / t)
+    modes = calculus_of_variations.lowest_modes(
+        lambda t: calculus_of_variations.damping_barrier(friction, t) - 1, start, length, nodes=200, count=6
+    )
+    times = calculus_of_variations.conjugate_points(
+        size if constant else (lambda t: size / t), 1.0, start, start + 40
+    )
+    assert decimals(shown(page, "lowest")) == pytest.approx([modes.values[0].item()], abs=5.1e-5)
+    assert decimals(shown(page, "action")) == pytest.approx([modes.values[0].item() / 2], abs=5.1e-5)
+    assert shown(page, "negative") == str(int((modes.values < 0).sum()))
+    assert ("saddle" in shown(page, "verdict")) == bool(modes.values[0] < 0)
+    if len(times):
+        assert decimals(shown(page, "limit")) == pytest.approx([times[0].item() - start], abs=6e-5)
+    else:
+        assert shown(page, "limit") == "every window"
+    call = f"window.learningDynamics.bucklingWindow.state({start}, {length}, {size}, {str(constant).lower()})"
+    for drawn, mode in zip(page.evaluate(f"{call}.modes"), modes.modes, strict=False):
+        scaled = mode / mode.abs().max() * (1 if mode[0] > 0 else -1)
+        assert drawn == pytest.approx(scaled.tolist(), abs=1e-5)
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("start", "length", "size", "constant"),
+    [(1.0, 3.6, 3.0, False), (0.1, 9.0, 1.0, False), (0.5, 7.0, 1.0, True), (0.5, 7.0, 2.5, True)],
+)
+def test_buckling_window_displays_the_modes(
+    bench: Bench, start: float, length: float, size: float, constant: bool
+) -> None:
+    given = (
+        f'data-start="{start}" data-length="{length}" data-friction="{size}" data-constant="{int(constant)}"'
+    )
+    compare_buckling_window(bench.widget("buckling-window", given), start, length, size, constant)
+
+
+@needs_chromium
+def test_buckling_window_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("buckling-window", width=390)
+    assert page.locator("img").count() == 0
+    compare_buckling_window(page, 1.0, 3.6, 3.0, False)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_buckling_window(page, 0.01, 3.6, 3.0, False)
+    page.keyboard.press("Tab")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    compare_buckling_window(page, 0.01, 4.1, 3.0, False)
+    page.keyboard.press("Tab")
+    for _ in range(10):
+        page.keyboard.press("ArrowLeft")
+    compare_buckling_window(page, 0.01, 4.1, 2.0, False)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    compare_buckling_window(page, 0.01, 4.1, 2.0, True)
 
 
 # -------------------------------------------------------------------------------------------------------- epsilon wall

@@ -204,12 +204,12 @@ def conjugate_points(
     found: list[float] = []
     for turn in range(1, math.ceil(phases[-1] / math.pi)):
         behind = int(np.argmax(phases > turn * math.pi))  # the first step that ends beyond it
-        found.append(
-            brentq(
-                lambda clock, turn=turn: solution.sol(clock)[0] - turn * math.pi,
-                solution.t[behind - 1],
-                solution.t[behind],
-                xtol=1e-13,
+        left, right = solution.t[behind - 1], solution.t[behind]
+        clock = brentq(lambda s, turn=turn: solution.sol(s)[0] - turn * math.pi, left, right, xtol=1e-13)
+        if clock > left:  # one Newton step, without the interpolation: there the phase has the speed 1
+            exact = solve_ivp(
+                turning, (left, clock), [phases[behind - 1]], method="DOP853", rtol=rtol, atol=1e-12
             )
-        )
+            clock -= exact.y[0, -1] - turn * math.pi
+        found.append(float(clock))
     return torch.as_tensor([math.exp(clock) if log_time else clock for clock in found], dtype=torch.float64)
