@@ -129,6 +129,8 @@ figures.line_control(right, steps, distance[1.05], label="1.05 of it")
 right.set(xlabel="step downhill in the action", ylabel="distance from Nesterov's path")
 right.legend(fontsize=8.5)
 plt.show()
+
+# %% tags=["hide-input"]
 figures.numbers(
     run,
     "descent-on-curves",
@@ -214,22 +216,16 @@ def nesterov(gradient, theta, eta, steps):
     return torch.stack(path)
 
 
+# %% [markdown]
+# Two hundred problems in one dimension, $\mathcal L=\frac h2\theta^2$ with $h$ from $10^{-6}$ to $1$, so $L=1$ and $\eta=1$, for both methods, and both flows in closed form:
+
+# %%
 curvatures = torch.logspace(-6, 0, 200, **like)  # 200 problems in one dimension, L = 1
 most = run.pick(smoke=300, book=2000, paper=2000)
 accelerated = nesterov(lambda x: curvatures * x, torch.ones(200, **like), 1.0, most)
 plain = (1 - curvatures) ** torch.arange(most + 1, **like)[:, None]
 bound = 2 / torch.arange(1, most + 2, **like)[:, None] ** 2  # 2 |θ_0 - θ*|² / (k + 1)²
 room = {name: 1 - curvatures * x**2 / 2 / bound for name, x in (("nag", accelerated), ("gd", plain))}
-
-kept = ensembles.iterate(
-    rules.Nesterov(1.0, rules.nesterov_momentum),
-    lambda x, k: curvatures * x,
-    torch.ones(200, **like),
-    50,
-    record=range(51),
-    watch=lambda state: state.memory,
-)
-assert torch.allclose(kept.watched, accelerated[:51])  # the library's memory is θ_k, its θ is the point ahead
 
 # %%
 times = torch.logspace(-1, 3, 300, **like)
@@ -247,6 +243,11 @@ flow_room = torch.cat(
 )
 
 
+# %% [markdown]
+# Nesterov's function is a quadratic whose Hessian has three diagonals, so that every step reaches one more coordinate. The best point that $k$ gradients can span is compared with the bound:
+
+
+# %%
 def worst_function(k, steps=None):  # gaps over the bound 3 L |θ_0 - θ*|² / (32 (k + 1)²)
     steps, d = steps or k, 2 * k + 1
     one, side = torch.eye(d, **like), torch.diag(torch.ones(d - 1, **like), 1)
@@ -270,6 +271,16 @@ hardest = torch.stack([worst_function(k) for k in (5, 10, 15)])  # optimal, Nest
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the rest.
 
 # %% tags=["hide-input"]
+kept = ensembles.iterate(
+    rules.Nesterov(1.0, rules.nesterov_momentum),
+    lambda x, k: curvatures * x,
+    torch.ones(200, **like),
+    50,
+    record=range(51),
+    watch=lambda state: state.memory,
+)
+assert torch.allclose(kept.watched, accelerated[:51])  # the library's memory is θ_k, its θ is the point ahead
+
 ledger.check(
     "thesis:alg-nag",
     "Nesterov's method stays below 2‖θ_0 − θ*‖²/(η(k + 1)²) on 200 problems, at every step",
@@ -368,6 +379,7 @@ def slopes(path, nodes):  # largest slope of the action at a node, relative to t
     return (size / t[1:-1, None, None] ** 3).abs().amax((0, 2))
 
 
+# %%
 def by_momentum(t):
     return flows.momentum_flow(bowl_gradient, bowl_start, t, lambda s: 3 / s, rtol=1e-13, atol=1e-14).values
 
@@ -429,6 +441,7 @@ def wave(k):
     return curve
 
 
+# %%
 def change(zeta, size, base=nesterov_path, until=end, nodes=4000):  # S[base + size ζ] - S[base]
     t = torch.linspace(start, until, nodes + 1, **like)
     value = [action(lagrangian, base(t) + e * zeta(t), t) for e in (size, 0.0)]
@@ -592,6 +605,10 @@ def along_swing(t):  # linear between 3001 values
     return swing_curvature[k] + (100 * t - k) * (swing_curvature[k + 1] - swing_curvature[k])
 
 
+# %% [markdown]
+# A case is a friction, a curvature along the path, and a start. The first function counts the modes and the conjugate times; it is called at four shares of the first conjugate time.
+
+# %%
 cases = {  # friction, curvature along the path, t_1
     "3/t": (lambda t: 3 / t, 1.0, 1.0),
     "3/t, late": (lambda t: 3 / t, 0.1, 4.0),
@@ -610,6 +627,7 @@ def count(friction, curvature, t1, length):  # directions that lower the action;
     return int((modes.values < 0).sum()), len(times)
 
 
+# %%
 limits = {  # the first conjugate time, as a distance from t_1
     name: float(conjugate_points(*case, case[2] + 25)[0]) - case[2] for name, case in cases.items()
 }
@@ -700,6 +718,10 @@ def bessel_conjugate(h, t1):
     return brentq(lambda t: float(field(h, t1, t)), low, high, xtol=1e-13)
 
 
+# %% [markdown]
+# Conjugate times of 14 cases by both ways, and the length of the window for four frictions:
+
+# %%
 first_zero = float(jn_zeros(1, 1)[0])  # j_{1,1}
 grid = [(h, t1) for h in (0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0) for t1 in (1.0, 4.0)]
 from_bessel = torch.tensor([bessel_conjugate(*each) for each in grid], **like)
@@ -737,11 +759,12 @@ figures.line_control(ax, starts, torch.full_like(starts, math.sqrt(40)), label="
 ax.set(xlabel="start of the window $\\sqrt{L}\\,t_1$", ylabel="length of the window $\\sqrt{L}\\,\\Delta$")
 ax.legend(fontsize=8.5)
 plt.show()
+
+# %% tags=["hide-input"]
 figures.numbers(
     run, "window-law", {"start": starts, **{f"nu{nu}": values for nu, values in law.items()}}, noise=1e-7
 )
 
-# %% tags=["hide-input"]
 bounds = torch.minimum(law[3] - math.pi, first_zero - law[3])
 ledger.check(
     "thesis:eq-11",
@@ -904,6 +927,7 @@ def spectrum(H, length, t1=1.0, nodes=100):  # eigenvalues of the second variati
     return torch.linalg.eigvalsh(second.reshape(len(scale), -1) / scale / scale[:, None])
 
 
+# %% tags=["hide-input"]
 source = run.generator("hessians")
 hessians = []
 for _ in range(run.pick(smoke=2, book=6, paper=6)):
@@ -917,7 +941,6 @@ ends = {
 second_sharpest = bessel_conjugate(0.6, 1.0) - 1
 too_long = torch.stack([spectrum(H, 0.97 * second_sharpest)[0] for H in hessians])
 
-# %% tags=["hide-input"]
 ledger.check(
     "thesis:thm-2.2.5",
     "Random convex quadratics in four dimensions: at 0.5 and 0.97 of the limit for the largest curvature every perturbation raises the action",
@@ -1006,6 +1029,7 @@ def width_formula(h, t0, sign=-1.0):
     return math.sqrt((15 - 5 * u + math.sqrt(25 * u**2 + sign * 60 * u + 225)) / (3 * h))
 
 
+# %%
 triangles = [(1.0, 3.0, 2.0), (2.0, 5.0, 1.5), (0.3, 6.0, 5.0)]
 by_quadrature = torch.tensor([triangle_integral(*each) for each in triangles], **like)
 by_formula = torch.tensor([triangle_formula(*each) for each in triangles], **like)
@@ -1013,28 +1037,6 @@ flipped = by_formula - torch.tensor([2 * t0 * delta for h, t0, delta in triangle
 centres = (2.5, 4.0, 8.0, 16.0)
 measured_widths = torch.tensor([widest(1.0, t0) for t0 in centres], **like)
 widths = torch.tensor([[width_formula(1.0, t0, sign) for t0 in centres] for sign in (-1.0, 1.0)], **like)
-
-pairs = [(h, t1) for h in (0.05, 1.0, 20.0) for t1 in (0.001, 0.1, 1.0, 5.0, 20.0)]
-
-
-def lowest_over_curvature(length):  # of the second variation, on windows of this length · 1/√L
-    def one(h, t1):
-        modes = lowest_modes(lambda t: 0.75 / t**2 - h, t1, length / math.sqrt(h), nodes=1000, count=1)
-        return float(modes.values[0]) / h
-
-    return torch.tensor([one(h, t1) for h, t1 in pairs], **like)
-
-
-def middle_triangle(length):  # sign of δ²S of the widest triangle in the window, scaled
-    half = [0.9999 * length / 2 / math.sqrt(h) for h, t1 in pairs]
-    values = [triangle_formula(h, t1 + d / 0.9999, d) for (h, t1), d in zip(pairs, half, strict=True)]
-    return torch.tensor(
-        [v * d / (t1 + d) ** 3 for v, d, (h, t1) in zip(values, half, pairs, strict=True)], **like
-    )
-
-
-beyond = 1.001 * math.sqrt(40)
-saddles = torch.cat([-lowest_over_curvature(beyond), -middle_triangle(beyond)])
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Wide triangles lower the action; how wide they must be lies between $\\sqrt3$ and $\\sqrt{10}$.** Second variation along triangles of height one and half-width $\\delta$, {eq}`eq-action-triangle`, divided by $t_0^3$, for $h=1$ and four centres; dots: zeros found from the integral. What breaks it (dashed): a triangle with a centre at $t_0=1$ would have to be wider than its centre allows, $\\delta<t_0$, to lower the action.", "name": "fig-action-triangle"}, "image": {"alt": "Four falling curves that cross zero between 1.7 and 2.1, and a dashed curve that ends above zero at one."}}
 fig, ax = figures.subplots(size=(6.0, 3.8))
@@ -1058,6 +1060,28 @@ ax.legend(fontsize=8.5)
 plt.show()
 
 # %% tags=["hide-input"]
+pairs = [(h, t1) for h in (0.05, 1.0, 20.0) for t1 in (0.001, 0.1, 1.0, 5.0, 20.0)]
+
+
+def lowest_over_curvature(length):  # of the second variation, on windows of this length · 1/√L
+    def one(h, t1):
+        modes = lowest_modes(lambda t: 0.75 / t**2 - h, t1, length / math.sqrt(h), nodes=1000, count=1)
+        return float(modes.values[0]) / h
+
+    return torch.tensor([one(h, t1) for h, t1 in pairs], **like)
+
+
+def middle_triangle(length):  # sign of δ²S of the widest triangle in the window, scaled
+    half = [0.9999 * length / 2 / math.sqrt(h) for h, t1 in pairs]
+    values = [triangle_formula(h, t1 + d / 0.9999, d) for (h, t1), d in zip(pairs, half, strict=True)]
+    return torch.tensor(
+        [v * d / (t1 + d) ** 3 for v, d, (h, t1) in zip(values, half, pairs, strict=True)], **like
+    )
+
+
+beyond = 1.001 * math.sqrt(40)
+saddles = torch.cat([-lowest_over_curvature(beyond), -middle_triangle(beyond)])
+
 assert torch.allclose(by_formula, torch.tensor([-0.9, -37.541667, -57.3], **like))
 ledger.check(
     "thesis:eq-18",
@@ -1124,24 +1148,6 @@ plane = {
 }
 nearest = {name: path.norm(dim=-1).min() for name, path in plane.items()}
 
-early = 1e-6  # t_1 -> 0
-first_conjugate = torch.stack(
-    [
-        conjugate_points(lambda t: 3 / t, h, early, 5 / math.sqrt(h), log_time=True)[0] * math.sqrt(h)
-        for h in (0.3, 1.0, 7.0)
-    ]
-)
-fine = {
-    h: nesterov(
-        lambda x, h=h: h * x, torch.ones(1, **like), 1e-6, run.pick(smoke=8000, book=8000, paper=8000)
-    )
-    for h in (0.3, 1.0, 7.0)
-}
-hits = torch.tensor(
-    [float((path[:, 0] < 0).nonzero()[0]) * 1e-3 * math.sqrt(h) for h, path in fine.items()], **like
-)
-slower = first_zero / math.sqrt(0.3) - first_zero  # when the second coordinate arrives
-
 
 # %%
 def path_velocity(t):  # of 2 J_1(t)/t
@@ -1173,7 +1179,24 @@ axes[0].legend(fontsize=8)
 plt.show()
 
 # %% tags=["hide-input"]
-assert torch.allclose(free, torch.tensor([-2.8227, -8.7496, 29.539], **like), rtol=1e-3)
+early = 1e-6  # t_1 -> 0
+first_conjugate = torch.stack(
+    [
+        conjugate_points(lambda t: 3 / t, h, early, 5 / math.sqrt(h), log_time=True)[0] * math.sqrt(h)
+        for h in (0.3, 1.0, 7.0)
+    ]
+)
+fine = {
+    h: nesterov(
+        lambda x, h=h: h * x, torch.ones(1, **like), 1e-6, run.pick(smoke=8000, book=8000, paper=8000)
+    )
+    for h in (0.3, 1.0, 7.0)
+}
+hits = torch.tensor(
+    [float((path[:, 0] < 0).nonzero()[0]) * 1e-3 * math.sqrt(h) for h, path in fine.items()], **like
+)
+slower = first_zero / math.sqrt(0.3) - first_zero  # when the second coordinate arrives
+
 ledger.check(
     "thesis:fig-4",
     "Two unequal curvatures: up to t = 50 the path keeps away from the minimizer",
@@ -1192,6 +1215,9 @@ ledger.check(
     expected="holds",
     noise=1e-6,
 )
+
+# %% tags=["hide-input"]
+assert torch.allclose(free, torch.tensor([-2.8227, -8.7496, 29.539], **like), rtol=1e-3)
 ledger.check(
     "thesis:claim-free-endpoint",
     "With a free end the path is not even stationary: the slope of the action is t_2³ θ̇(t_2)",
@@ -1201,6 +1227,7 @@ ledger.check(
     expected="holds",
     noise=1e-6,
 )
+
 rising = torch.linspace(1, 11, 2001, **like)
 broad, narrow = (pad(1 - ((rising[1:-1] - 6) / d).abs(), (1, 1)).clamp(min=0) for d in (4.9, 0.5))
 line = 3 - 0.4 * rising  # an arbitrary curve between arbitrary points
@@ -1297,15 +1324,49 @@ around = torch.tensor(
     ],
     **like,
 )
+
+# %% tags=["hide-input"]
 closest = column_constant(0.2, 1.0, 0.99 * 2 * math.pi / math.sqrt(4 - 0.2))  # a in the place of a²
 
+ledger.check(
+    "thesis:thm-2.2.6",
+    "Least on every window tried if a ≥ 2√L; else up to 2π/√(4L − a²): signs at 0.99 and 1.01 of it",
+    measured=torch.cat([heavy, around]),
+    criterion=inequality(
+        "E_1 for a = 2 and 3; E_1 at 0.99 and −E_1 at 1.01 of the limit for lighter friction"
+    ),
+    control=control(
+        "a = 1.99 on a window of 40; a in the place of a² in the limit",
+        [column_constant(1.99, 1.0, 40.0), closest],
+    ),
+    expected="holds",
+    show="card",
+    noise=1e-6,
+)
 
+
+# %%
 def jacobi_constant(a, h, t):  # t_1 = 0, unit speed
     half = math.sqrt(abs(4 * h - a**2)) / 2
     turn = t if half == 0 else (torch.sinh(half * t) if a**2 > 4 * h else torch.sin(half * t)) / half
     return torch.exp(-a * t / 2) * turn
 
 
+# %% [markdown]
+# :::{dropdown} Sine perturbations in closed form
+# For $a=h=1$ and $\zeta=\sin(k\pi(t-t_1)/\Delta)$ the source gives the second variation, which shows the saddle without any theory. With the prefactor that the integral has,
+#
+# $$
+# \begin{aligned}
+# \delta^2\mathcal S=\;&\frac12\,e^{t_1}(e^\Delta-1)\\
+# &\times\frac{k^2\pi^2(2k^2\pi^2-\Delta^2)}{\Delta^2(4k^2\pi^2+\Delta^2)} .
+# \end{aligned}
+# $$ (eq-action-sine)
+#
+# The prefactor reads $\frac12e^{t_1}(e^\Delta-1)$; the sign condition $\Delta>\sqrt2\,k\pi$ is unchanged. It finds the saddle from $\Delta=4.443$ on, where the limit is $2\pi/\sqrt3=3.628$: a plain sine in $\zeta$ is not the lowest mode, a sine in $z$ is.
+# :::
+
+# %% tags=["hide-input"]
 seconds = torch.linspace(0, 12, 200, **like)
 three = (3.0, 2.0, 1.0)
 integrated = [
@@ -1343,22 +1404,6 @@ printed_form = torch.tensor(
     [sine_formula(*s, math.exp(2 * s[0]) * math.exp(-s[1]) * math.expm1(s[1])) for s in sines], **like
 )
 
-# %% tags=["hide-input"]
-ledger.check(
-    "thesis:thm-2.2.6",
-    "Least on every window tried if a ≥ 2√L; else up to 2π/√(4L − a²): signs at 0.99 and 1.01 of it",
-    measured=torch.cat([heavy, around]),
-    criterion=inequality(
-        "E_1 for a = 2 and 3; E_1 at 0.99 and −E_1 at 1.01 of the limit for lighter friction"
-    ),
-    control=control(
-        "a = 1.99 on a window of 40; a in the place of a² in the limit",
-        [column_constant(1.99, 1.0, 40.0), closest],
-    ),
-    expected="holds",
-    show="card",
-    noise=1e-6,
-)
 ledger.check(
     "thesis:eq-20",
     "The three Jacobi fields of constant friction solve Jacobi's equation",
@@ -1381,23 +1426,61 @@ ledger.check(
 )
 
 # %% [markdown]
-# :::{dropdown} Sine perturbations in closed form
-# For $a=h=1$ and $\zeta=\sin(k\pi(t-t_1)/\Delta)$ the source gives the second variation, which shows the saddle without any theory. With the prefactor that the integral has,
-#
-# $$
-# \begin{aligned}
-# \delta^2\mathcal S=\;&\frac12\,e^{t_1}(e^\Delta-1)\\
-# &\times\frac{k^2\pi^2(2k^2\pi^2-\Delta^2)}{\Delta^2(4k^2\pi^2+\Delta^2)} .
-# \end{aligned}
-# $$ (eq-action-sine)
-#
-# The prefactor reads $\frac12e^{t_1}(e^\Delta-1)$; the sign condition $\Delta>\sqrt2\,k\pi$ is unchanged. It finds the saddle from $\Delta=4.443$ on, where the limit is $2\pi/\sqrt3=3.628$: a plain sine in $\zeta$ is not the lowest mode, a sine in $z$ is.
-# :::
-#
 # *Infinite windows.* One would like to compare whole trajectories, $t_2=\infty$. Only for $a\ge2\sqrt L$ is there no conjugate time to forbid it. Even then the statement has to be read window by window. For $a>2\sqrt L$ the path from
 # rest is least on each window between its own two ends, yet its action $\frac12e^{at}\theta\,\dot\theta$, taken at the right end, tends to $-\infty$, since $e^{at}$ grows faster than $\theta\dot\theta$ decays. Among curves that
 # end *at* the minimizer the least action does converge as the window grows, to $\frac12r\,\theta_0^2$ with $r=\frac12(a+\sqrt{a^2-4L})$; it belongs to the fast decay $\theta_0e^{-rt}$, which is not the path from rest.
-#
+
+# %%
+heavy_rate = (2.5 + math.sqrt(2.5**2 - 4)) / 2
+
+
+def heavy_action(path, t):  # loss θ²/2, friction 2.5
+    return float(action(lambda x, v, s: torch.exp(2.5 * s) * (v**2 - x**2) / 2, path, t))
+
+
+def to_zero(length):  # the stationary curve from 1 to 0
+    t = torch.linspace(0, length, 20_001, **like)
+    slow_rate = 2.5 - heavy_rate
+    q = math.exp(-(heavy_rate - slow_rate) * length)
+    return heavy_action((torch.exp(-heavy_rate * t) - q * torch.exp(-slow_rate * t)) / (1 - q), t)
+
+
+def from_rest(length):
+    t = torch.linspace(0, length, 20_001, **like)
+    return heavy_action(flows.momentum_flow(lambda x: x, torch.tensor(1.0, **like), t, 2.5).values, t)
+
+
+# %% tags=["hide-input"]
+forever = torch.tensor(
+    [column_constant(a, 1.0, length, 8000) for a in (2.0, 2.5) for length in (10.0, 50.0, 200.0)], **like
+)
+ledger.check(
+    "thesis:claim-infinite-horizon",
+    "Only for a ≥ 2√L is the path least on windows of every length tried, up to 200",
+    measured=forever,
+    criterion=inequality("E_1 for a = 2 and 2.5, windows of length 10, 50, 200"),
+    control=control(
+        "a = 1.9, windows of length 50 and 200",
+        [column_constant(1.9, 1.0, length) for length in (50.0, 200.0)],
+    ),
+    expected="holds",
+    noise=1e-6,
+)
+ledger.check(
+    "thesis:beyond-infinite-window",
+    "Friction 2.5, loss θ²/2: among curves that end at the minimizer the least action converges to r/2",
+    measured=[abs(to_zero(length) - heavy_rate / 2) for length in (10.0, 12.0, 15.0)],
+    criterion=at_most("|least action on [0, Δ] − r/2|, Δ = 10, 12, 15", 1e-4),
+    control=control(
+        "the action of the path from rest",
+        [abs(from_rest(length) - heavy_rate / 2) for length in (5.0, 10.0)],
+    ),
+    expected="holds",
+    noise=1e-6,
+)
+
+
+# %% [markdown]
 # ### What acceleration looks like
 #
 # The source's Figure 6 follows three frictions on the loss $0.02\,\theta_1^2+0.0004\,\theta_2^2$, whose curvatures are $L=0.04$ and $\mu=0.0008$. The start $(1,1)$, the time span and the gradient flow beside them are our choice.
@@ -1420,6 +1503,7 @@ def from_rest_in_1(a, h, t):  # θ'' + a θ' + h θ = 0, closed form
     return torch.exp(-a * t / 2) * (torch.cos(turn * t) + a / (2 * turn) * torch.sin(turn * t))
 
 
+# %%
 flat = torch.tensor([0.04, 0.0008], **like)
 long_time = torch.linspace(0.5, 400, 800, **like)
 constants = {"$2\\sqrt{\\mu}$": 2 * math.sqrt(0.0008), "$2\\sqrt{L}$": 2 * math.sqrt(0.04)}
@@ -1508,52 +1592,6 @@ figures.comparison(
     run=run,
     name="tab-frictions",
     rtol=1e-3,
-)
-forever = torch.tensor(
-    [column_constant(a, 1.0, length, 8000) for a in (2.0, 2.5) for length in (10.0, 50.0, 200.0)], **like
-)
-ledger.check(
-    "thesis:claim-infinite-horizon",
-    "Only for a ≥ 2√L is the path least on windows of every length tried, up to 200",
-    measured=forever,
-    criterion=inequality("E_1 for a = 2 and 2.5, windows of length 10, 50, 200"),
-    control=control(
-        "a = 1.9, windows of length 50 and 200",
-        [column_constant(1.9, 1.0, length) for length in (50.0, 200.0)],
-    ),
-    expected="holds",
-    noise=1e-6,
-)
-heavy_rate = (2.5 + math.sqrt(2.5**2 - 4)) / 2
-
-
-def heavy_action(path, t):  # loss θ²/2, friction 2.5
-    return float(action(lambda x, v, s: torch.exp(2.5 * s) * (v**2 - x**2) / 2, path, t))
-
-
-def to_zero(length):  # the stationary curve from 1 to 0
-    t = torch.linspace(0, length, 20_001, **like)
-    slow_rate = 2.5 - heavy_rate
-    q = math.exp(-(heavy_rate - slow_rate) * length)
-    return heavy_action((torch.exp(-heavy_rate * t) - q * torch.exp(-slow_rate * t)) / (1 - q), t)
-
-
-def from_rest(length):
-    t = torch.linspace(0, length, 20_001, **like)
-    return heavy_action(flows.momentum_flow(lambda x: x, torch.tensor(1.0, **like), t, 2.5).values, t)
-
-
-ledger.check(
-    "thesis:beyond-infinite-window",
-    "Friction 2.5, loss θ²/2: among curves that end at the minimizer the least action converges to r/2",
-    measured=[abs(to_zero(length) - heavy_rate / 2) for length in (10.0, 12.0, 15.0)],
-    criterion=at_most("|least action on [0, Δ] − r/2|, Δ = 10, 12, 15", 1e-4),
-    control=control(
-        "the action of the path from rest",
-        [abs(from_rest(length) - heavy_rate / 2) for length in (5.0, 10.0)],
-    ),
-    expected="holds",
-    noise=1e-6,
 )
 
 # %% [markdown]
@@ -1724,12 +1762,7 @@ def with_gauge(theta, velocity, t):  # Γ = sin(t) θ_1² θ_2 + t θ_2
     return bowl_lagrangian(theta, velocity, t) + value
 
 
-def without_clock(theta, velocity, t):  # the same without ∂Γ/∂t
-    return bowl_lagrangian(theta, velocity, t) + velocity @ grad(
-        lambda x: torch.sin(t) * x[0] ** 2 * x[1] + t * x[1]
-    )(theta)
-
-
+# %%
 def bregman(theta, velocity, t, power=2.0):  # Ψ = Σ θ ln θ, ρ = 2/t, N = t², M = t^power / 4
     Z = theta + t / 2 * velocity
     divergence = (Z * (Z / theta).log() - Z + theta).sum()
@@ -1752,6 +1785,41 @@ def energy(power):  # U along the flow, Euclidean, loss θ²/2 from rest at t = 
         start=1.0,
     )
     return (path.values + t / 2 * path.velocities) ** 2 / 2 + t**power / 4 * path.values**2 / 2
+
+
+# %%
+damped = torch.linspace(0, 5 * longest(0.2, 1.0), 4001, **like)
+swinging = jacobi_constant(0.2, 1.0, damped + 1.0)  # a path with friction 0.2
+waves = [
+    torch.sin(k * math.pi * damped / damped[-1]) ** 2 for k in range(1, 11)
+]  # position and velocity keep their ends
+
+
+def symmetric_action(curve, t, a=0.2):  # ½ ∫ (θ'' + a θ' + θ)²
+    d = t[1] - t[0]
+    residue = (
+        (curve[2:] - 2 * curve[1:-1] + curve[:-2]) / d**2
+        + a * (curve[2:] - curve[:-2]) / (2 * d)
+        + curve[1:-1]
+    )
+    return (residue**2).sum() * d / 2
+
+
+def weighted_action(curve, t, a=0.2):
+    return action(lambda x, v, s: torch.exp(a * s) * (v**2 - x**2) / 2, curve, t)
+
+
+gains = {
+    kind: torch.stack([kind(swinging + 0.1 * zeta, damped) - kind(swinging, damped) for zeta in waves])
+    for kind in (symmetric_action, weighted_action)
+}
+
+
+# %% tags=["hide-input"]
+def without_clock(theta, velocity, t):  # the same without ∂Γ/∂t
+    return bowl_lagrangian(theta, velocity, t) + velocity @ grad(
+        lambda x: torch.sin(t) * x[0] ** 2 * x[1] + t * x[1]
+    )(theta)
 
 
 source = run.generator("states")
@@ -1786,34 +1854,6 @@ def residual(friction):  # of the Bregman flow in the Euler-Lagrange equation
 
 rises = torch.stack([energy(power).diff().amax().clamp(min=0) for power in (1.0, 2.0)])
 
-# %%
-damped = torch.linspace(0, 5 * longest(0.2, 1.0), 4001, **like)
-swinging = jacobi_constant(0.2, 1.0, damped + 1.0)  # a path with friction 0.2
-waves = [
-    torch.sin(k * math.pi * damped / damped[-1]) ** 2 for k in range(1, 11)
-]  # position and velocity keep their ends
-
-
-def symmetric_action(curve, t, a=0.2):  # ½ ∫ (θ'' + a θ' + θ)²
-    d = t[1] - t[0]
-    residue = (
-        (curve[2:] - 2 * curve[1:-1] + curve[:-2]) / d**2
-        + a * (curve[2:] - curve[:-2]) / (2 * d)
-        + curve[1:-1]
-    )
-    return (residue**2).sum() * d / 2
-
-
-def weighted_action(curve, t, a=0.2):
-    return action(lambda x, v, s: torch.exp(a * s) * (v**2 - x**2) / 2, curve, t)
-
-
-gains = {
-    kind: torch.stack([kind(swinging + 0.1 * zeta, damped) - kind(swinging, damped) for zeta in waves])
-    for kind in (symmetric_action, weighted_action)
-}
-
-# %% tags=["hide-input"]
 ledger.check(
     "thesis:eq-25",
     "A gauge term changes no Euler-Lagrange equation: loss ln cosh, 20 random states, Γ = sin(t) θ_1² θ_2 + t θ_2",
@@ -1824,6 +1864,8 @@ ledger.check(
     control=control("without the term ∂Γ/∂t", gauge_gap["no clock"].norm(dim=-1)),
     expected="holds",
 )
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-higher-order-action",
     "The action of the symmetric equation of fourth order rises along ten perturbations, on five times the limit",
@@ -1891,6 +1933,7 @@ without = torch.linspace(0.02, 10, 1500, **like)  # friction 1/t: J_0(t) turns a
 turn = without[int((-bessel_j0(without) * bessel_j1(without) > 0).int().argmax())] / first_zero
 
 
+# %% tags=["hide-input"]
 def restart_time(eta):  # of the method itself on θ²/2, in units of time
     found = ensembles.iterate(rules.Restarted(rules.Nesterov(eta, rules.nesterov_momentum)), lambda x, k: x, torch.ones(1, 1, **like),
                               int(5 / math.sqrt(eta)), record=range(int(5 / math.sqrt(eta)) + 1), watch=lambda s: s.restarts)  # fmt: skip
@@ -1899,7 +1942,6 @@ def restart_time(eta):  # of the method itself on θ²/2, in units of time
 
 restart_times = {eta: restart_time(eta) for eta in (1e-2, 1e-3, 1e-4)}
 
-# %% tags=["hide-input"]
 ledger.check(
     "thesis:beyond-restart-is-conjugate",
     "From rest the loss does not rise before j_{1,1}/√L: 40 random quadratics in each of 1, 2, 5, 20 and 100 dimensions",
@@ -1953,12 +1995,6 @@ X = cancer.inputs.to(**like)
 X = (X - X.mean(0)) / X.std(0, correction=0)
 X = torch.cat([X, torch.ones(len(X), 1, **like)], 1)
 sign = 2 * cancer.targets.to(**like) - 1
-seeds = list(range(run.seed + 1, run.seed + 1 + run.pick(smoke=3, book=12, paper=12)))
-rows = torch.zeros(1 + len(seeds), len(X), **like)  # weights of the rows in each run
-rows[0] = 1 / len(X)
-for i, seed in enumerate(seeds):
-    chosen = torch.randperm(len(X), generator=run.generator("rows", seed))[:400]
-    rows[1 + i, chosen] = 1 / 400
 penalty = 1e-3
 
 
@@ -1968,6 +2004,15 @@ def logistic(theta):  # (runs, 31) -> (runs)
 
 def logistic_gradient(theta):
     return -(rows * sign * torch.sigmoid(-sign * (theta @ X.T))) @ X + penalty * theta
+
+
+# %% tags=["hide-input"]
+seeds = list(range(run.seed + 1, run.seed + 1 + run.pick(smoke=3, book=12, paper=12)))
+rows = torch.zeros(1 + len(seeds), len(X), **like)  # weights of the rows in each run
+rows[0] = 1 / len(X)
+for i, seed in enumerate(seeds):
+    chosen = torch.randperm(len(X), generator=run.generator("rows", seed))[:400]
+    rows[1 + i, chosen] = 1 / 400
 
 
 def logistic_hessian(theta):
@@ -1994,6 +2039,8 @@ methods = {
     "constant, knows $\\mu$": rules.Nesterov(1 / L, (1 - q) / (1 + q)),
     "reset every 30": rules.Nesterov(1 / L, lambda k: rules.nesterov_momentum(k % 30)),
 }
+
+# %%
 length = run.pick(smoke=60, book=3200, paper=6000)
 
 
@@ -2040,6 +2087,8 @@ for name, style in (("gradient descent", "-"), ("reset every 30", ":")):
 ax.set(xlabel="step $k$", ylabel="gap to the minimum", ylim=(1e-13, 2), xlim=(0, length))
 ax.legend(fontsize=8)
 plt.show()
+
+# %% tags=["hide-input"]
 figures.numbers(
     run,
     "breast-cancer",
@@ -2055,7 +2104,6 @@ figures.numbers(
     rtol=1e-3,
 )
 
-# %% tags=["hide-input"]
 figures.comparison(
     [("condition number L/μ", "no experiment", float(L[0] / mu[0]), None)]
     + [
@@ -2074,6 +2122,8 @@ figures.comparison(
     name="tab-cancer-steps",
     rtol=0.02,
 )
+
+# %% tags=["hide-input"]
 tight = 1e-9 if run.scale != "smoke" else 1e-3
 
 
@@ -2227,28 +2277,6 @@ assert 3 < speed[0.95] / speed[0.99] < 8 and 3 < speed[1.05] / speed[1.01] < 8
 
 
 # %%
-def mixed(theta, velocity, t):  # a Lagrangian with a mixed derivative, 2 t θ
-    return t**3 * velocity**2 / 2 - torch.log(torch.cosh(theta)) * t**3 + t * theta**2 * velocity
-
-
-mixed_t = torch.linspace(1, 4, 4001, **like)
-mixed_curve, bump = torch.cos(mixed_t), torch.sin(math.pi * (mixed_t - 1)) * (mixed_t - 1)
-along_bump = (
-    grad(grad(lambda e: action(mixed, mixed_curve + e * bump, mixed_t)))(torch.tensor(0.0, **like)) / 2
-)
-middle = (mixed_t[1:] + mixed_t[:-1]) / 2
-x, v = torch.cos(middle), -torch.sin(middle)
-zeta = torch.sin(math.pi * (middle - 1)) * (middle - 1)
-zeta_dot = math.pi * torch.cos(math.pi * (middle - 1)) * (middle - 1) + torch.sin(math.pi * (middle - 1))
-w = middle**3
-theta_theta = -w / torch.cosh(x) ** 2 + 2 * middle * v
-turned = 2 * x + 2 * middle * v  # d/dt of 2 t θ
-
-
-def coefficients(c):  # ½ ∫ w ζ̇² + c ζ²
-    return ((w * zeta_dot**2 + c * zeta**2) * mixed_t.diff()).sum() / 2
-
-
 def both_sides(
     curve, size=1e-3
 ):  # - Δ(+) Δ(-) / (slope ε)²: 1 where the action has a slope, negative at a minimum or maximum
@@ -2279,15 +2307,6 @@ ledger.check(
     noise=1e-4,
 )
 ledger.check(
-    "thesis:eq-8",
-    "The second derivative of the action along a perturbation is ½∫ w ζ̇² + c ζ², a Lagrangian with a mixed derivative",
-    measured=abs(along_bump / coefficients(theta_theta - turned) - 1),
-    criterion=at_most("|second derivative by differentiation/integral − 1|, 4000 nodes", 1e-5),
-    control=control("c without the mixed term", abs(along_bump / coefficients(theta_theta) - 1)),
-    expected="holds",
-    noise=1e-7,
-)
-ledger.check(
     "thesis:thm-2.2.3",
     "Where ∂²Λ/∂θ̇² is negative, a narrow triangle lowers the action, Λ = ½(t − 2)θ̇² + ½ 5θ²",
     measured=[-legendre(centre) for centre in (1.2, 1.5, 1.8)],
@@ -2305,6 +2324,40 @@ ledger.check(
     control=control("1.05 of the limit", distance[1.05][-1]),
     expected="holds",
     noise=1e-6,
+)
+
+
+# %% tags=["hide-input"]
+def mixed(theta, velocity, t):  # a Lagrangian with a mixed derivative, 2 t θ
+    return t**3 * velocity**2 / 2 - torch.log(torch.cosh(theta)) * t**3 + t * theta**2 * velocity
+
+
+mixed_t = torch.linspace(1, 4, 4001, **like)
+mixed_curve, bump = torch.cos(mixed_t), torch.sin(math.pi * (mixed_t - 1)) * (mixed_t - 1)
+along_bump = (
+    grad(grad(lambda e: action(mixed, mixed_curve + e * bump, mixed_t)))(torch.tensor(0.0, **like)) / 2
+)
+middle = (mixed_t[1:] + mixed_t[:-1]) / 2
+x, v = torch.cos(middle), -torch.sin(middle)
+zeta = torch.sin(math.pi * (middle - 1)) * (middle - 1)
+zeta_dot = math.pi * torch.cos(math.pi * (middle - 1)) * (middle - 1) + torch.sin(math.pi * (middle - 1))
+w = middle**3
+theta_theta = -w / torch.cosh(x) ** 2 + 2 * middle * v
+turned = 2 * x + 2 * middle * v  # d/dt of 2 t θ
+
+
+def coefficients(c):  # ½ ∫ w ζ̇² + c ζ²
+    return ((w * zeta_dot**2 + c * zeta**2) * mixed_t.diff()).sum() / 2
+
+
+ledger.check(
+    "thesis:eq-8",
+    "The second derivative of the action along a perturbation is ½∫ w ζ̇² + c ζ², a Lagrangian with a mixed derivative",
+    measured=abs(along_bump / coefficients(theta_theta - turned) - 1),
+    criterion=at_most("|second derivative by differentiation/integral − 1|, 4000 nodes", 1e-5),
+    control=control("c without the mixed term", abs(along_bump / coefficients(theta_theta) - 1)),
+    expected="holds",
+    noise=1e-7,
 )
 
 # %% [markdown]
