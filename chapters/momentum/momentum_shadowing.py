@@ -588,9 +588,6 @@ plt.show()
 
 
 # %%
-H = torch.diag(torch.tensor([1.0, 0.1, -0.3], **like))
-
-
 def linear_maps(H, h, a):  # one step of heavy ball, and its flow over the time h
     one, zero, beta1 = torch.eye(len(H), **like), torch.zeros_like(H), 1 - a * h
     A = torch.cat([torch.cat([one - h**2 * H, beta1 * h * one], 1), torch.cat([-h * H, beta1 * one], 1)])
@@ -622,6 +619,7 @@ def radii(A, sampled, orbit):  # (gap/radius in E_s, gap/radius in E_u)
 
 
 # %%
+H = torch.diag(torch.tensor([1.0, 0.1, -0.3], **like))
 corner, inside, same = torch.tensor([1.0, 1.0, 0.01, 0, 0, 0], **like), [], []
 for h in small_steps.tolist():
     A, over_h = linear_maps(H, h, 1.0)
