@@ -203,7 +203,7 @@ assert torch.allclose(library, by_hand, rtol=1e-12, atol=1e-12)
 #    $\eta h(2-\eta h)$.
 # 3. *Correlation.* $\mathrm{Cov}(\theta_{k+1},\theta_k)=(1-\eta h)\,\mathrm{Var}\,\theta_k$, because $\xi_k$ is independent of $\theta_k$. Divide by $V$.
 # 4. *Law.* A sum of independent normal variables is normal; its mean tends to zero and its variance to $V$.
-# 5. *The process.* Itô's rule for $\theta^2$ gives $\frac{d}{dt}\mathbb E\theta^2=-2h\,\mathbb E\theta^2+\eta\sigma^2$, at rest at $\eta\sigma^2/(2h)$. $\square$
+# 5. *The process.* Itô's rule ({prf:ref}`thesis-thm-a-2-3`) for $\theta^2$ gives $\frac{d}{dt}\mathbb E\theta^2=-2h\,\mathbb E\theta^2+\eta\sigma^2$, at rest at $\eta\sigma^2/(2h)$. $\square$
 # :::
 #
 # We run the chains at three steps, short, medium and nearly unstable, and compare the mean of $\theta^2/V$ with one at each. For normal $\theta$ its standard error over $N$ chains is $\sqrt{2/N}$; the three means together stay within 3.6 of them

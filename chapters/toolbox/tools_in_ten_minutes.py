@@ -166,7 +166,7 @@ plt.show()
 # ## Smooth, strongly convex, PL
 #
 # A loss that is not quadratic has no fixed eigenvalues. Convergence proofs get by with bounds on its curvature, and
-# three of them recur.
+# three of them recur. ({numref}`fig-flows-and-diffusions-map` shows which conditions of this kind follow from which.)
 #
 # - $\mathcal L$ is **$L$-smooth** if its gradient is $L$-Lipschitz: with $\delta=\theta'-\theta$, it changes by at
 #   most $L\lVert\delta\rVert$. Then the loss lies below a parabola of curvature $L$ at every point:
@@ -255,7 +255,8 @@ plt.show()
 # keep the velocity, then look again. The flow has no step size left to tune, and along it the loss cannot rise:
 # $\tfrac{d}{dt}\mathcal L(\theta)=\nabla\mathcal L^\top\dot\theta=-\lVert\nabla\mathcal L(\theta)\rVert^2$.
 # So this book uses the flow when it asks *which* minimizer training finds, and returns to finite steps when it asks how
-# fast, how stable or how noisy.
+# fast, how stable or how noisy. That there is exactly one flow from a start is {prf:ref}`thesis-thm-a-1-1`; it needs a
+# gradient that is locally Lipschitz.
 #
 # On a quadratic the two differ by their factors: $e^{-\lambda_i(H)t}$ against $(1-\eta\lambda_i(H))^{t/\eta}$. At a
 # fixed time the gap is to first order proportional to $\eta$: halve a small step, and gradient descent comes about twice
@@ -445,7 +446,8 @@ plt.show()
 # $$V=\frac{\eta\,\sigma^2}{h\,(2-\eta h)} .$$
 #
 # The continuous limit, the Ornstein-Uhlenbeck process $d\theta=-h\,\theta\,dt+\sqrt\eta\,\sigma\,dW$
-# {cite}`uhlenbeck1930theory`, where the increments $dW$ are independent and normal with variance $dt$, has the stationary
+# {cite}`uhlenbeck1930theory`, where the increments $dW$ are independent and normal with variance $dt$
+# ({chapter}`Flows and diffusions <toolbox/flows_and_diffusions>` builds such equations from coin throws), has the stationary
 # (no longer changing) variance $\eta\sigma^2/(2h)$, which is too small by the factor $1-\eta h/2$.
 # :::
 #
@@ -519,6 +521,7 @@ plt.show()
 # 5. Noise of variance $\sigma^2$ keeps a cloud of variance $\eta\sigma^2/(h(2-\eta h))$ in a direction of curvature
 #    $h$.
 #
+# {chapter}`Flows and diffusions <toolbox/flows_and_diffusions>` proves what this page uses about flows, noise and smoothness.
 # Further reading: {cite}`nesterov2018lectures` for smooth and strongly convex functions, {cite}`karimi2016linear`
 # for the PL inequality.
 #
