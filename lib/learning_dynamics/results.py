@@ -215,6 +215,8 @@ def keep(
         raise ValueError("arrays is empty; allowed: at least one")
     checked = {name: _number_array(name, values) for name, values in arrays.items()}
     for name, values in checked.items():
+        if name in ("allow_pickle", "file"):  # savez would take them for arguments of its own
+            raise ValueError(f"arrays has the name {name!r}; allowed: another word")
         if not re.fullmatch(r"[A-Za-z]\w*", name):
             raise ValueError(
                 f"arrays has the name {name!r}; allowed: a word of letters, digits and underscores"
@@ -223,7 +225,7 @@ def keep(
             index = _plain_index(np.argwhere(np.isnan(values))[0])
             raise ValueError(f"arrays[{name!r}] is NaN at {index}; allowed: numbers, inf for a diverged run")
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **checked)  # type: ignore[arg-type]  # no array is called allow_pickle
+    np.savez_compressed(buffer, **checked)  # type: ignore[arg-type]  # no array is called allow_pickle, see above
     content = buffer.getvalue()
     provenance = Provenance(
         command=command,
@@ -259,15 +261,20 @@ def load(chapter: str, run_name: str, *, folder: Path | str | None = None) -> Ke
 
     Raises:
         FileNotFoundError: There is no such result.
-        ValueError: A name is not as described, or the .npz is not the one that its .json describes.
+        ValueError: A name is not as described, the .json is damaged, or the .npz is not the one that it describes.
     """
     found_at = path(chapter, run_name, folder)
     described = found_at.with_suffix(".json")
     if not (found_at.is_file() and described.is_file()):
         there = sorted(found.stem for found in found_at.parent.glob("*.npz"))
         raise FileNotFoundError(f"{chapter} has no kept result {run_name!r}; allowed: one of {there}")
-    fields = json.loads(described.read_text(encoding="utf-8"))
-    provenance = Provenance(**(fields | {"seeds": tuple(fields["seeds"])}))
+    try:
+        fields = json.loads(described.read_text(encoding="utf-8"))
+        provenance = Provenance(**(fields | {"seeds": tuple(fields["seeds"])}))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(
+            f"{chapter}/{run_name}.json = {type(error).__name__}: {error}; allowed: as results.keep writes it"
+        ) from error
     content = found_at.read_bytes()
     if hashlib.sha256(content).hexdigest() != provenance.sha256:
         raise ValueError(f"SHA-256 of {chapter}/{run_name}.npz = another; allowed: the one in its .json")

@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from learning_dynamics._internal.arguments import require_count
+
 Samples = Sequence[float] | NDArray[Any] | torch.Tensor
 Array = NDArray[np.float64]
 
@@ -217,16 +219,23 @@ def bootstrap_interval(
     Args:
         samples: `(n,)`, n >= 2.
         statistic: `statistic(values, axis=...)`, such as `np.median`.
-        level: coverage, between 0 and 1; the tails need `resamples` well above 2 / (1 - level).
+        level: coverage, between 0 and 1; the tails need `resamples` well above 2 / (1 - level), the least
+            allowed.
         seed: of the resampling.
         resamples: number of resamples.
 
     Raises:
-        ValueError: samples as in `mean_interval`, a level outside (0, 1), or a statistic that hardly varies
+        ValueError: samples as in `mean_interval`, a level outside (0, 1), too few resamples for it, or a statistic that
+            hardly varies
             over the resamples, so that the interval does not exist.
     """
     values = _samples("samples", samples)
     _require_level(level)
+    require_count("resamples", resamples)
+    if resamples < 2 / (1 - level):
+        raise ValueError(
+            f"resamples = {resamples}; allowed: at least 2 / (1 - level) = {2 / (1 - level):.0f}, for two tails"
+        )
     if np.ptp(values) == 0:
         raise ValueError(f"samples are all {values[0]}; allowed: at least two different values")
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):

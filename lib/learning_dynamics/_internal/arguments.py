@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 
 import torch
@@ -12,6 +13,87 @@ def require_finite(name: str, tensor: Tensor) -> None:
     """Raise a ValueError when a floating point tensor has an entry that is NaN or infinite."""
     if tensor.is_floating_point() and not torch.isfinite(tensor).all():
         raise ValueError(f"{name} has entries that are NaN or infinite; allowed: finite numbers")
+
+
+def require_tensors(*, finite: bool = False, **arguments: tuple[object, str]) -> dict[str, int]:
+    """Check that arguments are real floating point tensors of one dtype and device whose shapes fit together.
+
+    `require_tensors(X=(X, "*batch n d"), y=(y, "*batch n"))` returns `{"n": ..., "d": ...}`. An axis of one name has
+    one size everywhere; leading axes `*batch` are any number, those of one name broadcast against each other; a digit
+    is a size itself.
+
+    Args:
+        finite: refuse NaN and infinity too.
+        arguments: by name the argument and the names of its axes.
+
+    Returns:
+        The size of each axis by its name, without the leading ones.
+
+    Raises:
+        ValueError: an argument is no tensor, of an integer or complex dtype, of another dtype or device than the
+            first, of a shape that does not fit, or with `finite` not finite.
+    """
+    sizes: dict[str, int] = {}
+    leading: dict[str, torch.Size] = {}
+    first: tuple[str, Tensor] | None = None
+    for name, (value, axes) in arguments.items():
+        shape = "(" + axes.replace(" ", ", ") + ")"
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{name} is a {type(value).__name__}; allowed: a tensor {shape}")
+        if not value.is_floating_point():
+            raise ValueError(f"{name} has dtype {value.dtype}; allowed: a real floating point dtype")
+        first = first or (name, value)
+        for what in ("dtype", "device"):
+            if getattr(value, what) != getattr(first[1], what):
+                expected = getattr(first[1], what)
+                raise ValueError(
+                    f"{name} has {what} {getattr(value, what)}; allowed: {expected}, as {first[0]}"
+                )
+        words = axes.split()
+        own = words[1:] if words[:1] and words[0].startswith("*") else words
+        fits = value.ndim == len(own) if own == words else value.ndim >= len(own)
+        start = value.ndim - len(own)
+        wanted = [int(word) if word.isdigit() else sizes.get(word) for word in own]
+        fits = fits and all(n is None or n == m for n, m in zip(wanted, value.shape[start:], strict=True))
+        fits = fits and len({*zip(own, value.shape[start:], strict=True)}) == len({*own})
+        if fits and own != words:
+            try:
+                leading[words[0]] = torch.broadcast_shapes(leading.get(words[0], ()), value.shape[:start])
+            except RuntimeError:
+                fits = False
+        if not fits:
+            known = ", ".join(f"{word} = {sizes[word]}" for word in own if word in sizes)
+            before = leading.get(words[0]) if own != words else None
+            batch = f", {words[0]} against {tuple(before)}" if before else ""
+            raise ValueError(
+                f"{name} has shape {tuple(value.shape)}; allowed: {shape}{f' with {known}' if known else ''}{batch}"
+            )
+        sizes.update(
+            zip(
+                [w for w in own if not w.isdigit()],
+                [m for w, m in zip(own, value.shape[start:], strict=True) if not w.isdigit()],
+                strict=True,
+            )
+        )
+        if finite:
+            require_finite(name, value)
+    return sizes
+
+
+def require_symmetric(name: str, matrix: Tensor, factor: float = 100.0) -> None:
+    """Raise a ValueError when a matrix differs from its transpose by more than rounding, `factor` d eps max|entry|.
+
+    Args:
+        name: the argument's name.
+        matrix: `(*batch, d, d)`.
+        factor: how many units of rounding are allowed.
+    """
+    if matrix.numel() == 0:
+        return
+    size, eps = matrix.abs().amax(), torch.finfo(matrix.dtype).eps
+    asymmetry = (matrix - matrix.mT).abs().amax()
+    if not asymmetry <= factor * matrix.shape[-1] * eps * size:
+        raise ValueError(f"{name} differs from its transpose by {asymmetry:.1e}; allowed: a symmetric matrix")
 
 
 def require_generator(generator: object) -> torch.Generator:
@@ -35,7 +117,11 @@ def step_numbers(record: Iterable[int], steps: int) -> tuple[int, ...]:
     Raises:
         ValueError: they do not, or there is none.
     """
-    numbers = tuple(int(k) for k in record)
+    given = tuple(record)
+    try:
+        numbers = tuple(operator.index(k) for k in given)
+    except TypeError:
+        raise ValueError(f"record = {given}; allowed: integers") from None
     if not numbers or list(numbers) != sorted({*numbers}) or numbers[0] < 0 or numbers[-1] > steps:
         raise ValueError(
             f"record = {numbers}; allowed: increasing step numbers between 0 and steps = {steps}"

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from learning_dynamics._internal.arguments import require_tensors
+
 
 @dataclass(frozen=True, eq=False)
 class QuadraticSum:
@@ -113,11 +115,7 @@ class LogisticSum:
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        if self.inputs.ndim != 2 or self.signs.shape != self.inputs.shape[:1]:
-            raise ValueError(
-                f"inputs and signs have shapes {tuple(self.inputs.shape)} and {tuple(self.signs.shape)}; "
-                "allowed: (n, d) and (n)"
-            )
+        require_tensors(inputs=(self.inputs, "n d"), signs=(self.signs, "n"), finite=True)
         if not (self.signs.abs() == 1).all():
             raise ValueError(f"signs has the values {self.signs.unique().tolist()[:5]}; allowed: -1 and 1")
         if not self.ridge >= 0:

@@ -80,6 +80,8 @@ def fetch(name: str, file: RemoteFile, folder: Path | None = None, timeout: floa
         DataError: No server gave the right content, or it cannot be stored.
     """
     target = (folder or cache_folder()) / file.path
+    if _is_right(target, file) and not os.access(target.parent, os.W_OK):
+        return target  # a cache that one may only read, such as a shared one, needs no lock
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(target.name + ".lock")):

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, step_numbers
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_generator,
+    require_tensors,
+    step_numbers,
+)
 
 
 def euler_maruyama(
@@ -32,7 +37,7 @@ def euler_maruyama(
     Args:
         drift: `drift(x, t) -> (*batch, d)`.
         diffusion: `diffusion(x, t)`: `(*batch, d)`, one independent noise per coordinate (or anything that
-            broadcasts to it), or `(*batch, d, m)`, a matrix for m noises.
+            broadcasts to it), or `(*batch, d, m)`, a matrix for m noises; one matrix for all runs is `(1, d, m)`.
         x0: `(*batch, d)`, the starts; dtype and device are kept.
         time_step: h > 0.
         steps: number of steps, >= 0.
@@ -45,10 +50,13 @@ def euler_maruyama(
     Raises:
         ValueError: a number is out of range, or `drift` or `diffusion` returns a shape that does not fit.
     """
+    require_tensors(x0=(x0, "*batch d"))
+    require_generator(generator)
     if not 0 < time_step < math.inf:
         raise ValueError(f"time_step = {time_step}; allowed: finite, > 0")
     require_count("steps", steps, least=0)
     wanted = set(step_numbers(range(steps + 1) if record is None else record, steps))
+    _require_own_noise(diffusion, x0)
     x, path = x0, []
     for k in range(steps + 1):
         if k in wanted:
@@ -63,6 +71,17 @@ def euler_maruyama(
             )
         x = moved
     return torch.stack(path)
+
+
+def _require_own_noise(diffusion: Callable[[Tensor, float], Tensor], x0: Tensor) -> None:
+    """Raise where d runs of d coordinates get one d x d matrix: it would be read as one number a run and coordinate."""
+    if x0.ndim == 2 and x0.shape[0] == x0.shape[1] > 1 and diffusion(x0, 0.0).shape == x0.shape:
+        more = diffusion(torch.cat([x0, x0[:1]]), 0.0)
+        if more.shape == x0.shape:
+            raise ValueError(
+                f"diffusion returned the shape {tuple(more.shape)} for {len(x0) + 1} runs; "
+                "allowed: (*batch, d), or (1, d, m) for one matrix"
+            )
 
 
 def _noise(b: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:

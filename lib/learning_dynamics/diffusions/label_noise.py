@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_generator, require_tensors
 from learning_dynamics.ensembles import Gradient
 
 Predict = Callable[[Tensor], Tensor]
@@ -36,7 +36,7 @@ def label_noise_gradient(
 
     Args:
         predict: `predict(theta) -> (*batch, n)`.
-        y: `(n,)`, or anything that broadcasts against the outputs.
+        y: `(n,)`, or `(*batch, n)` where it broadcasts against the outputs without enlarging them.
         sigma: standard deviation of the label noise, >= 0; a number or a tensor `(*batch, 1)`.
         generator: a generator on the CPU.
         batch_size: b >= 1; all samples if left out.
@@ -48,17 +48,26 @@ def label_noise_gradient(
         `gradient(theta, k)`, `(*batch, d)`.
 
     Raises:
-        ValueError: sigma is negative, the batch size is less than 1, or the kind of noise is unknown.
+        ValueError: y is not real floating point, sigma is negative, there is no generator, the batch size
+            is less than 1, or the kind of noise is unknown.
     """
-    if not bool((torch.as_tensor(sigma) >= 0).all()):
-        raise ValueError(f"sigma = {sigma!r}; allowed: >= 0")
+    require_tensors(y=(y, "*batch n"), finite=True)
+    require_generator(generator)
+    scale = torch.as_tensor(sigma)
+    if not bool(((scale >= 0) & scale.isfinite()).all()):
+        raise ValueError(f"sigma = {sigma!r}; allowed: finite, >= 0")
     if batch_size is not None:
         require_count("batch_size", batch_size)
     if noise not in ("signs", "normal"):
         raise ValueError(f"noise = {noise!r}; allowed: 'signs' or 'normal'")
 
     def gradient(theta: Tensor, k: int) -> Tensor:
-        residual = predict(theta) - y
+        outputs = predict(theta)
+        if y.shape[-1] != outputs.shape[-1] or y.ndim > outputs.ndim:
+            raise ValueError(
+                f"y has shape {tuple(y.shape)}; allowed: (n,) or (*batch, n) as the outputs, {tuple(outputs.shape)}"
+            )
+        residual = outputs - y
         if batch_size is None:
             perturbed = residual - sigma * _draw(residual.shape, residual, noise, generator)
             error = perturbed / residual.shape[-1]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, grad_and_value, vmap
 
-from learning_dynamics._internal.arguments import require_count, step_numbers
+from learning_dynamics._internal.arguments import require_count, require_tensors, step_numbers
 from learning_dynamics.rules import LossRule, Rule
 
 Gradient = Callable[[Tensor, int], Tensor]
@@ -98,11 +98,12 @@ def iterate(
         What was recorded, which runs diverged, and the last iterates.
 
     Raises:
-        ValueError: `steps` or `record` is out of range, or `rule` and `gradient` change the shape of
-            `theta0`, or `observe` or `watch` drops the batch axes, or the rule reads the loss and `gradient`
-            does not return it.
+        ValueError: `steps` or `record` is out of range, or `theta0` is not real floating point with at least one
+            axis, or `gradient` has another shape than `theta0`, or `rule` changes it, or `observe` or `watch` drops the
+            batch axes, or the rule reads the loss and `gradient` does not return it.
     """
     require_count("steps", steps, least=0)
+    require_tensors(theta0=(theta0, "*batch d"))
     recorded = log_spaced(steps) if record is None else step_numbers(record, steps)
     theta, state = theta0, rule.start(theta0)
     wanted, values, watched = set(recorded), [], []
@@ -192,9 +193,13 @@ def take_step(
     """Return `theta` and the state after one step with what an oracle returned: a gradient, or loss and gradient.
 
     Raises:
-        ValueError: the rule reads the loss and there is none.
+        ValueError: the rule reads the loss and there is none, or the gradient has another shape than `theta`.
     """
     loss, gradient = found if isinstance(found, tuple) else (None, found)
+    if gradient.shape != theta.shape:
+        raise ValueError(
+            f"gradient has shape {tuple(gradient.shape)}; allowed: that of theta, {tuple(theta.shape)}"
+        )
     if not getattr(rule, "needs_loss", False):
         return cast(Rule[Any], rule).step(theta, gradient, state)
     if loss is None:

@@ -16,6 +16,7 @@ import torch
 from scipy.optimize import linprog, nnls
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_tensors
 from learning_dynamics.ensembles import Gradient
 
 
@@ -63,7 +64,8 @@ def signed_samples(X: Tensor, y: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit together, or a label is neither -1 nor +1.
     """
-    if X.ndim < 2 or y.shape != X.shape[:-1]:
+    require_tensors(X=(X, "*batch n d"))
+    if y.shape != X.shape[:-1]:
         raise ValueError(
             f"X has shape {tuple(X.shape)} and y {tuple(y.shape)}; allowed: (*batch, n, d) and (*batch, n)"
         )
@@ -79,11 +81,7 @@ def functional_margins(theta: Tensor, signed: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit together.
     """
-    if signed.ndim < 2 or theta.shape[-1] != signed.shape[-1]:
-        raise ValueError(
-            f"theta has shape {tuple(theta.shape)} and signed {tuple(signed.shape)}; "
-            "allowed: (*batch, d) and (*batch, n, d)"
-        )
+    require_tensors(theta=(theta, "*batch d"), signed=(signed, "*batch n d"))
     return (signed @ theta[..., None]).squeeze(-1)
 
 
@@ -279,6 +277,7 @@ def exponential_flow(
         ValueError: a shape, `log_times` or `tolerance` is not as described, or `theta0` is not float64.
         RuntimeError: `max_steps` did not suffice, or the step became too small.
     """
+    require_tensors(theta0=(theta0, "*batch d"), signed=(signed, "*batch n d"), finite=True)
     if signed.dtype != torch.float64 or theta0.dtype != torch.float64:
         raise ValueError(f"signed is {signed.dtype} and theta0 {theta0.dtype}; allowed: float64")
     if not tolerance > 0:
@@ -363,12 +362,11 @@ def _norm(theta: Tensor, order: float) -> Tensor:
 
 def _data_sets(signed: Tensor) -> tuple[np.ndarray, torch.Size]:
     """Return the data sets one after the other, `(sets, n, d)` in float64, and the batch shape."""
-    if signed.ndim < 2 or 0 in signed.shape:
+    require_tensors(signed=(signed, "*batch n d"), finite=True)
+    if 0 in signed.shape:
         raise ValueError(
             f"signed has shape {tuple(signed.shape)}; allowed: (*batch, n, d), none of them zero"
         )
-    if not bool(torch.isfinite(signed).all()):
-        raise ValueError("signed has a value that is not finite; allowed: finite numbers")
     flat = signed.detach().to("cpu", torch.float64).reshape(-1, *signed.shape[-2:]).numpy()
     return flat, signed.shape[:-2]
 

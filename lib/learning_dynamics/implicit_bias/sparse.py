@@ -18,7 +18,12 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import step_numbers
+from learning_dynamics._internal.arguments import (
+    require_finite,
+    require_symmetric,
+    require_tensors,
+    step_numbers,
+)
 from learning_dynamics.ensembles import Gradient
 
 
@@ -90,8 +95,13 @@ def second_moment(X: Tensor) -> Tensor:
     r"""Return :math:`\hat\Sigma=X^\top X/n`, `(*batch, d, d)`.
 
     Args:
-        X: `(*batch, n, d)`, samples in rows.
+        X: `(*batch, n, d)`, samples in rows, n >= 1.
+
+    Raises:
+        ValueError: X is not real floating point of this shape.
     """
+    if require_tensors(X=(X, "*batch n d"))["n"] == 0:
+        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at least one sample")
     return X.mT @ X / X.shape[-2]
 
 
@@ -145,12 +155,9 @@ def squared_weights_gradient(X: Tensor, y: Tensor, rows: Tensor | None = None) -
     Raises:
         ValueError: the shapes do not fit together.
     """
-    if X.ndim < 2 or y.shape[-1] != X.shape[-2]:
-        raise ValueError(
-            f"X has shape {tuple(X.shape)} and y {tuple(y.shape)}; allowed: (*batch, n, d), (*batch, n)"
-        )
-    if rows is not None and (rows.ndim != 2 or rows.shape[-1] != X.shape[-2]):
-        raise ValueError(f"rows has shape {tuple(rows.shape)}; allowed: (cells, n = {X.shape[-2]})")
+    require_tensors(X=(X, "*batch n d"), y=(y, "*runs n"))
+    if rows is not None:
+        require_tensors(X=(X, "*batch n d"), rows=(rows, "cells n"))
 
     def gradient(theta: Tensor, k: int) -> Tensor:
         beta = theta * theta
@@ -207,11 +214,13 @@ def log_descent(
         ValueError: a shape does not fit, `record` is out of range, a start is not finite (alpha <= 0, say), or the
             step size lets a weight change its sign, which a logarithm cannot follow.
     """
-    if truth.shape[-1] != X.shape[-1] or log_start.shape[-1] != X.shape[-1]:
-        raise ValueError(
-            f"X, truth, log_start have shapes {tuple(X.shape)}, {tuple(truth.shape)}, {tuple(log_start.shape)}; "
-            "allowed: (*batch, n, d), (*batch, d), (*batch, starts, d)"
-        )
+    d = require_tensors(X=(X, "*batch n d"), truth=(truth, "*batch d"))["d"]
+    if require_tensors(log_start=(log_start, "*runs last"))["last"] != d:  # of any dtype: it is promoted
+        raise ValueError(f"log_start has shape {tuple(log_start.shape)}; allowed: (*batch, starts, d = {d})")
+    require_finite("X", X)
+    require_finite("truth", truth)
+    if bool((truth < 0).any()):
+        raise ValueError("truth has entries < 0; allowed: >= 0")
     if not bool(torch.isfinite(log_start).all()):
         raise ValueError("log_start is not finite; allowed: the logarithms of positive starts, alpha > 0")
     kept = step_numbers([steps] if record is None else record, steps)
@@ -277,7 +286,8 @@ def restricted_isometry_constant(moment: Tensor, order: int, chunk: int = 65536)
         `(*batch)`.
 
     Raises:
-        ValueError: `moment` is not square, `order` is out of range, or there are more than 20 million supports.
+        ValueError: `moment` is not square and symmetric, `order` is out of range, or there are more than 20
+            million supports.
     """
     d = _square(moment)
     if not 1 <= order <= d:
@@ -313,7 +323,7 @@ def cross_isometry_constant(
         `(*batch)`.
 
     Raises:
-        ValueError: `moment` is not square, or an order is out of range.
+        ValueError: `moment` is not square and symmetric, or an order is out of range.
     """
     d = _square(moment)
     other = order if other is None else other
@@ -344,11 +354,12 @@ def basis_pursuit(X: Tensor, y: Tensor, *, signed: bool = False) -> Tensor:
     Raises:
         ValueError: the shapes do not fit together, or no interpolant exists.
     """
-    if X.ndim < 2 or y.shape != X.shape[:-1]:
-        raise ValueError(
-            f"X has shape {tuple(X.shape)} and y {tuple(y.shape)}; allowed: (*batch, n, d), (*batch, n)"
-        )
-    n, d = X.shape[-2:]
+    sizes = require_tensors(X=(X, "*batch n d"), y=(y, "*batch n"), finite=True)
+    if y.shape != X.shape[:-1]:
+        raise ValueError(f"y has shape {tuple(y.shape)}; allowed: {tuple(X.shape[:-1])}")
+    n, d = sizes["n"], sizes["d"]
+    if n == 0 or d == 0:
+        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at least one sample and one weight")
     found = []
     for samples, targets in zip(_flat(X, n, d), _flat(y, n), strict=True):
         columns = np.hstack([samples, -samples]) if signed else samples
@@ -375,7 +386,8 @@ def best_certificate(X: Tensor, support: Tensor) -> Certificate:
         ValueError: the shapes do not fit, the support is empty or everything, or the program has no solution (the
             level is unbounded below, as it is for n >= d).
     """
-    if X.ndim != 2 or support.shape != X.shape[-1:] or support.dtype != torch.bool:
+    require_tensors(X=(X, "n d"), finite=True)
+    if support.shape != X.shape[-1:] or support.dtype != torch.bool:
         raise ValueError(
             f"X has shape {tuple(X.shape)}, support {tuple(support.shape)}; allowed: (n, d) and bool (d)"
         )
@@ -414,8 +426,13 @@ def least_norm_certificate(X: Tensor, truth: Tensor) -> Tensor:
         `(*batch, d)`.
 
     Raises:
-        ValueError: the problems differ in sparsity.
+        ValueError: the problems differ in sparsity, an entry is neither 0 nor 1, or the shapes do not fit.
     """
+    d = require_tensors(X=(X, "*batch n d"), finite=True)["d"]
+    if require_tensors(truth=(truth, "*batch last"))["last"] != d:
+        raise ValueError(f"truth has shape {tuple(truth.shape)}; allowed: (*batch, d = {d})")
+    if not bool(((truth == 0) | (truth == 1)).all()):
+        raise ValueError("truth has other entries than 0 and 1; allowed: zeros and ones")
     inside = truth > 0
     counts = inside.sum(-1)
     sparsity = int(counts.flatten()[0])
@@ -449,6 +466,7 @@ def entropy_limit(X: Tensor, y: Tensor, alphas: Sequence[float], *, tolerance: f
     scales = [float(alpha) for alpha in alphas]
     if not scales or min(scales) <= 0 or any(b >= a for a, b in pairwise(scales)):
         raise ValueError(f"alphas = {scales}; allowed: positive and decreasing")
+    require_tensors(X=(X, "*batch n d"), y=(y, "*batch n"), finite=True)
     if X.shape[-2] >= X.shape[-1]:
         raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (*batch, n, d) with n < d")
     size = y.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(X.dtype).tiny)
@@ -489,8 +507,8 @@ def entropy_limit(X: Tensor, y: Tensor, alphas: Sequence[float], *, tolerance: f
 
 
 def _square(moment: Tensor) -> int:
-    if moment.ndim < 2 or moment.shape[-1] != moment.shape[-2]:
-        raise ValueError(f"moment has shape {tuple(moment.shape)}; allowed: (*batch, d, d)")
+    require_tensors(moment=(moment, "*batch d d"), finite=True)
+    require_symmetric("moment", moment)
     return int(moment.shape[-1])
 
 

@@ -104,7 +104,7 @@ def test_separable_data_without_ridge_have_no_minimizer() -> None:
     [
         (lambda: QuadraticSum(torch.zeros(2, 3, 3), torch.zeros(2, 2)), "curvatures"),
         (lambda: QuadraticSum(torch.zeros(2, 2, 2), torch.zeros(2, 2), torch.zeros(3)), "floors"),
-        (lambda: LogisticSum(torch.zeros(2, 2), torch.ones(3), 0.1), "inputs"),
+        (lambda: LogisticSum(torch.zeros(2, 2), torch.ones(3), 0.1), "signs has shape"),
         (lambda: LogisticSum(torch.zeros(2, 2), torch.tensor([0.0, 1.0]), 0.1), "signs"),
         (lambda: LogisticSum(torch.zeros(2, 2), torch.ones(2), -1.0), "ridge"),
         (lambda: comparison.shipped("wine"), "name"),

@@ -41,7 +41,7 @@ def test_other_labels_are_refused(labels: list[float]) -> None:
 def test_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="allowed: [(][*]batch, n, d[)] and [(][*]batch, n[)]"):
         margins.signed_samples(torch.ones(2, 3), torch.ones(3))
-    with pytest.raises(ValueError, match="theta has shape"):
+    with pytest.raises(ValueError, match="signed has shape"):
         margins.normalized_margin(torch.ones(2), torch.ones(4, 3))
     with pytest.raises(ValueError, match="signed has shape"):
         margins.hard_margin_svm(torch.ones(0, 3))
@@ -142,7 +142,7 @@ def test_data_that_are_not_separable_are_refused(signed: list[list[float]]) -> N
 
 
 def test_data_that_are_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="NaN or infinite; allowed: finite numbers"):
         margins.hard_margin_svm(torch.tensor([[1.0, float("inf")]]))
 
 
@@ -221,7 +221,7 @@ def test_flow_on_data_that_are_not_separable_stops_at_the_minimizer() -> None:
 
 def test_bad_flows_are_refused() -> None:
     signed, zero = separable(0), torch.zeros(3, dtype=torch.float64)
-    with pytest.raises(ValueError, match="allowed: float64"):
+    with pytest.raises(ValueError, match="allowed: torch.float64"):
         margins.exponential_flow(signed.float(), zero, [1.0])
     with pytest.raises(ValueError, match="strictly increasing"):
         margins.exponential_flow(signed, zero, [1.0, 1.0])

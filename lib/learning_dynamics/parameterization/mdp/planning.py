@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_count, require_tensors
 from learning_dynamics.parameterization.mdp.process import require_discount, require_stochastic
 
 
@@ -71,6 +72,8 @@ def value_iteration(
         ValueError: an argument is out of range or a row is not a probability distribution.
     """
     _check(transitions, rewards, discount, sweeps)
+    if start is not None:
+        require_tensors(rewards=(rewards, "*batch a s"), start=(start, "*batch s"), finite=True)
     if not tolerance > 0:
         raise ValueError(f"tolerance = {tolerance!r}; allowed: a number > 0")
     values = rewards.amax(-2) if start is None else start
@@ -111,6 +114,7 @@ def policy_iteration(
     """
     _check(transitions, rewards, discount, solves)
     actions = rewards.argmax(-2) if actions is None else actions
+    _require_actions(actions, rewards)
     identity = torch.eye(rewards.shape[-1], dtype=rewards.dtype, device=rewards.device)
     for solve in count(1):
         chain, reward = chosen(transitions, rewards, actions)
@@ -155,6 +159,20 @@ def epsilon_greedy(preferred: Tensor, actions: int, epsilon: float, dtype: torch
     return (1 - epsilon) * greedy + epsilon / actions
 
 
+def _require_actions(actions: Tensor, rewards: Tensor) -> None:
+    """Raise unless there is one of the actions for every state."""
+    shape, count = rewards.shape[:-2] + rewards.shape[-1:], rewards.shape[-2]
+    if (
+        actions.dtype != torch.int64
+        or actions.shape != shape
+        or not bool(((actions >= 0) & (actions < count)).all())
+    ):
+        raise ValueError(
+            f"actions = {actions.dtype} of shape {tuple(actions.shape)}; "
+            f"allowed: int64 {tuple(shape)}, 0 to {count - 1}"
+        )
+
+
 def _check(transitions: Tensor, rewards: Tensor, discount: float, rounds: int) -> None:
     require_discount("discount", discount)
     require_stochastic("transitions", transitions)
@@ -163,5 +181,5 @@ def _check(transitions: Tensor, rewards: Tensor, discount: float, rounds: int) -
             f"rewards has shape {tuple(rewards.shape)} and transitions {tuple(transitions.shape)}; "
             "allowed: (*batch, a, s) and (*batch, a, s, s)"
         )
-    if rounds < 1:
-        raise ValueError(f"sweeps or solves = {rounds!r}; allowed: an integer >= 1")
+    require_tensors(transitions=(transitions, "*batch a s s"), rewards=(rewards, "*batch a s"), finite=True)
+    require_count("sweeps or solves", rounds)

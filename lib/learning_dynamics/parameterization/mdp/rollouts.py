@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_count, require_generator
 from learning_dynamics.parameterization.mdp.process import (
     MarkovDecisionProcess,
     require_discount,
@@ -48,23 +49,31 @@ def rollouts(
         The trajectories.
 
     Raises:
-        ValueError: a start is not a state, `steps` < 1, or a row of the policy is not a distribution.
+        ValueError: a start is not a state, `steps` < 1, there is no generator, or the policy has another shape or a row
+            that is no distribution.
     """
     require_stochastic("policy", policy)
-    if steps < 1:
-        raise ValueError(f"steps = {steps!r}; allowed: an integer >= 1")
-    if starts.min() < 0 or starts.max() >= process.states:
-        raise ValueError(f"starts = {starts.tolist()!r}; allowed: states from 0 to {process.states - 1}")
+    actions, states = process.rewards.shape
+    if policy.shape != (states, actions):
+        raise ValueError(f"policy has shape {tuple(policy.shape)}; allowed: {(states, actions)}")
+    require_count("steps", steps)
+    require_generator(generator)
+    if starts.dtype != torch.int64 or starts.ndim != 1 or not len(starts):
+        raise ValueError(
+            f"starts is {starts.dtype} of shape {tuple(starts.shape)}; allowed: int64 (N,), N >= 1"
+        )
+    if starts.min() < 0 or starts.max() >= states:
+        raise ValueError(f"starts = {starts.tolist()!r}; allowed: states from 0 to {states - 1}")
     choose, move = policy.cpu().double().cumsum(-1), process.transitions.cpu().double().cumsum(-1)
     state, seen = starts.cpu(), []
     for _ in range(steps):
         action = _draw(choose[state], generator)
         seen.append((state, action))
         state = _draw(move[action, state], generator)
-    states, actions = (
+    visited, taken = (
         torch.stack(column, -1).to(process.rewards.device) for column in zip(*seen, strict=True)
     )
-    return Rollouts(states, actions, process.rewards[actions, states])
+    return Rollouts(visited, taken, process.rewards[taken, visited])
 
 
 def discounted_returns(rewards: Tensor, discount: float) -> Tensor:
