@@ -700,24 +700,26 @@ ledger.check(
 # %%
 peaks = {h: parabola(0.0, h, 400) for h in (1.0, 0.1)}
 share_of_largest = {h: float(gap.max() / (h**2 / 2)) for h, gap in peaks.items()}
-biased = {}
-for h in (0.5, 0.1, 0.02):  # curvatures 0.2 and 1; the gradient errs by 0.1 along the flat direction
-    curvature = torch.tensor([0.2, 1.0], **like)
-    exact = torch.exp(-h * curvature * torch.arange(int(80 / h) + 1, **like)[:, None])
-    wrong = descend(
-        lambda x, c=curvature: c * x + torch.tensor([-0.1, 0.0], **like), exact[0], h, len(exact) - 1
-    )
-    biased[h] = float(distance(wrong, exact).max())
-
-# %%
-quartic_steps = 3 * 0.1**2 / 2 * torch.arange(201, **like)
-short = distance(
-    descend(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
-    flow(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
-)
-noise_radius = {h: h * math.sqrt(1.04) / 0.4 + 0.1 / 0.2 for h in biased}
 
 # %% tags=["hide-input"]
+sharp_rows = [
+    (
+        "gap after one step, h = 1",
+        "0.37",
+        float(peaks[1.0].max()),
+        bool(abs(peaks[1.0].max() - 0.37) < 0.005),
+    ),
+    ("largest gap, h = 0.1", "0.02", float(peaks[0.1].max()), bool(abs(peaks[0.1].max() - 0.02) < 0.005)),
+    ("its step", "10", int(peaks[0.1].argmax()), bool(peaks[0.1].argmax() == 10)),
+    ("largest gap / δ, h = 0.1", "4", share_of_largest[0.1], bool(abs(share_of_largest[0.1] - 4) < 0.5)),
+    ("radius / largest gap, h = 0.1", "2.5", 0.05 / float(peaks[0.1].max()), None),
+]
+figures.comparison(
+    sharp_rows,
+    "rounds to the printed digits (2.5 is 0.05/0.02, from rounded numbers)",
+    run=run,
+    name="tab-shadowing-sharpness",
+)
 ledger.check(
     "thesis:exp-sharpness",
     "θ²/2: 0.37 at h = 1; at h = 0.1 the largest gap is 0.02 = 4δ, at step 10",
@@ -740,6 +742,24 @@ ledger.check(
     expected="reproduced",
     claim="experiment",
 )
+
+# %%
+biased = {}
+for h in (0.5, 0.1, 0.02):  # curvatures 0.2 and 1; the gradient errs by 0.1 along the flat direction
+    curvature = torch.tensor([0.2, 1.0], **like)
+    exact = torch.exp(-h * curvature * torch.arange(int(80 / h) + 1, **like)[:, None])
+    wrong = descend(
+        lambda x, c=curvature: c * x + torch.tensor([-0.1, 0.0], **like), exact[0], h, len(exact) - 1
+    )
+    biased[h] = float(distance(wrong, exact).max())
+quartic_steps = 3 * 0.1**2 / 2 * torch.arange(201, **like)
+short = distance(
+    descend(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
+    flow(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
+)
+noise_radius = {h: h * math.sqrt(1.04) / 0.4 + 0.1 / 0.2 for h in biased}
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-convex-shadowing",
     "θ⁴/4 from 1: the gap is at most LΓkh²/2",
@@ -780,10 +800,10 @@ ledger.check(
 # ## Where distances grow, run time backwards
 #
 # Near a maximum errors are amplified by each step. A run from the same start is lost. But seen backwards, from the last point to the first, the
-# map $\Psi^{-1}$ brings points together. So fix the *end*, $	heta_K=artheta_K$, and compute backwards where the run must have started.
+# map $\Psi^{-1}$ brings points together. So fix the *end*, $\theta_K=\vartheta_K$, and compute backwards where the run must have started.
 #
-# *By hand.* $\Psi(	heta)=3	heta$ and the pseudo-orbit $artheta_{k+1}=3artheta_k+1$ from zero: $0,1,4,13,40$, with $\delta=1$. The run from the same start
-# stays at $0$ and is $40$ away after four steps. The run from $rac12$: $rac12,rac32,rac92,rac{27}2,rac{81}2$. It is exactly $rac12$ away at every step, for ever.
+# *By hand.* $\Psi(\theta)=3\theta$ and the pseudo-orbit $\vartheta_{k+1}=3\vartheta_k+1$ from zero: $0,1,4,13,40$, with $\delta=1$. The run from the same start
+# stays at $0$ and is $40$ away after four steps. The run from $\frac12$: $\frac12,\frac32,\frac92,\frac{27}2,\frac{81}2$. It is exactly $\frac12$ away at every step, for ever.
 #
 # :::{prf:theorem} Banach's fixed point theorem
 # :label: thesis-thm-b-2-2
@@ -1265,7 +1285,8 @@ ledger.check(
     measured=cosine[:, -1, 1] / cosine[:, 0, 1],
     criterion=between("largest gap, wait of 32 / wait of 8; h = 0.4, 0.2, 0.1, 0.05", 0.95, 1.05),
     control=control("the run from the same start", cosine[:, -1, 0] / cosine[:, 0, 0]),
-    expected="holds",
+    expected="reproduced",
+    claim="experiment",
 )
 
 
@@ -1396,7 +1417,13 @@ ax.legend(fontsize=8.5)
 plt.show()
 
 # %% [markdown]
-# The shadow starts a little beside the flow, by about as much as its largest gap.
+# :::{prf:observation} A smaller step makes the wrong end rarer, not nearer
+# :label: thesis-beyond-two-basins
+# For the loss of the first figure and starts in the middle of the band, with five step sizes from $.2$ to $.0125$: the run from the start of the flow ends $2.434$ away from it, for every $h$. The true run nearest to the
+# flow (in the sum of squares over the time $30$) has a largest gap in proportion to $h$, and so has the width of the band.
+# :::
+#
+# The shadow starts beside the flow by at most its largest gap. This is a measurement; the theorem on perturbed saddles does not apply to the whole way, since the loss is far from quadratic there.
 
 # %% tags=["hide-input"]
 figures.numbers(
@@ -1410,8 +1437,8 @@ ledger.check(
     measured=statistics.log_log_slope(band_hs, shadow_gap),
     criterion=exponent("slope of ln(largest gap) in ln h", 1, neighbours=(0, 2)),
     control=control("the run from the same start", statistics.log_log_slope(band_hs, same_gap)),
-    expected="holds",
-    claim="proved",
+    expected="reproduced",
+    claim="experiment",
     needs="book",
     show="card",
 )
@@ -1421,7 +1448,8 @@ ledger.check(
     measured=statistics.log_log_slope(band_hs, band_width),
     criterion=exponent("slope of ln(width) in ln h", 1, neighbours=(0, 2)),
     control=control("the gap of the same start", statistics.log_log_slope(band_hs, same_gap)),
-    expected="holds",
+    expected="reproduced",
+    claim="experiment",
     needs="book",
 )
 
