@@ -1037,17 +1037,17 @@ plt.show()
 
 # %%
 random = run.generator("saddles")
-many, d, T = run.pick(smoke=4, book=20, paper=20), 6, 40.0
+many, d, stay = run.pick(smoke=4, book=20, paper=20), 6, 40.0
 negative = torch.arange(d) < 3
 sizes = 0.5 + 0.5 * torch.rand(many, d, generator=random, **like)  # |curvature| from 0.5 to L = 1
 bases = torch.linalg.qr(torch.randn(many, d, d, generator=random, **like)).Q
-begins = torch.where(negative, 3 * torch.exp(-sizes * T), 1.0)  # near the saddle until time T
+begins = torch.where(negative, 3 * torch.exp(-sizes * stay), 1.0)  # near the saddle until time 40
 
 
 # %%
 def use_of_radius(basis, size, begin, h):  # largest gap / ε: of the shadow, of the same start
     curvature = torch.where(negative, -size, size)
-    exact = begin * torch.exp(-h * curvature * torch.arange(round(T / h) + 1, **like)[:, None]) @ basis.T
+    exact = begin * torch.exp(-h * curvature * torch.arange(round(stay / h) + 1, **like)[:, None]) @ basis.T
     H = basis @ torch.diag(curvature) @ basis.T
     Gamma, mu, nu = (exact @ H).norm(dim=-1).max(), size[3:].min(), size[:3].min()
     epsilon = h * Gamma * torch.maximum(1 / mu, 2 / nu)
@@ -1630,7 +1630,7 @@ ledger.check(
 # ## A network, where no theorem applies
 #
 # The loss of a network is neither convex nor quadratic, and its flow meets directions of curvature close to zero all the time. What is left of the picture? We take the first 200 images of scikit-learn's digits (pixels centred), a network with 64
-# inputs, 16 tanh units and 10 outputs, the squared error against one-hot targets, and train for the time $T=12$ from the same start for run and flow. The weights of the two layers start with standard deviations
+# inputs, 16 tanh units and 10 outputs, the squared error against one-hot targets, and train for the time $12$ from the same start for run and flow. The weights of the two layers start with standard deviations
 # $\frac18$ and $\frac14$, the biases at zero; all seeds run together. The flow is integrated by the classical Runge-Kutta method with steps of $.1$.
 #
 # Two comparisons are made. One is with the flow. The other uses one more term of Taylor's formula: the flow of the *modified* loss
@@ -1693,13 +1693,15 @@ def largest_gap(h, path):  # of gradient descent, for each seed
 
 
 # %%
-T = run.pick(smoke=3.2, book=12.0, paper=24.0)
-network_flow = runge_kutta(lambda theta: -gradient(theta), theta_0, T)
+horizon = run.pick(smoke=3.2, book=12.0, paper=24.0)
+network_flow = runge_kutta(lambda theta: -gradient(theta), theta_0, horizon)
 travel = distance(network_flow, theta_0).amax(0)
 network_hs = (0.1, 0.2, 0.4, 0.8)
 to_flow = torch.stack([largest_gap(h, network_flow) for h in network_hs])  # (h, seeds)
-to_modified = torch.stack([largest_gap(h, runge_kutta(modified(h), theta_0, T)) for h in (0.1, 0.2, 0.4)])
-to_reversed = largest_gap(0.1, runge_kutta(modified(-0.1), theta_0, T))
+to_modified = torch.stack(
+    [largest_gap(h, runge_kutta(modified(h), theta_0, horizon)) for h in (0.1, 0.2, 0.4)]
+)
+to_reversed = largest_gap(0.1, runge_kutta(modified(-0.1), theta_0, horizon))
 
 
 # %%
