@@ -261,7 +261,7 @@ ledger.check(
 #
 # Sample the flow once every $h$: $\hat z_k=z(kh)$. The step $\Psi$ does not lead exactly from $\hat z_k$ to
 # $\hat z_{k+1}$, and the largest error of one step is what {chapter}`Shadowing <momentum/shadowing>` calls $\delta$. For
-# gradient descent it is $\frac12L\Gamma h^2$. Two assumptions are made from here on: $\mathcal L$ is twice
+# gradient descent it is $\frac12L\Gamma h^2$ ({prf:ref}`thesis-prop-2-4-2`). Two assumptions are made from here on: $\mathcal L$ is twice
 # continuously differentiable and $L$-smooth, and $\lVert\nabla\mathcal L\rVert\le\Gamma$ along the flow. The second holds
 # whenever the set $\{\mathcal L\le\mathcal L(\theta_0)\}$ is bounded, because a ball that starts at rest never rises above
 # its start: $\frac{d}{dt}\bigl(\mathcal L(\theta)+\frac12\lVert v\rVert^2\bigr)=-a\lVert v\rVert^2\le0$.
@@ -409,7 +409,7 @@ plt.show()
 # ## Why the proof for gradient descent stops here
 #
 # For gradient descent on a $\mu$-strongly convex loss a step brings any two points together, by the factor
-# $1-h\mu$. Errors of the past shrink, and their sum stays below $\delta/(h\mu)$. That is the whole proof. For heavy
+# $1-h\mu$. Errors of the past shrink, and their sum stays below $\delta/(h\mu)$. That is the whole proof ({prf:ref}`thesis-thm-2-4-3`). For heavy
 # ball the first half fails.
 #
 # :::{prf:proposition} A step of heavy ball stretches
@@ -894,7 +894,7 @@ plt.show()
 # at the minimizer, where flow and method agree.
 # :::
 #
-# The gap is measured in percent of the norm of the flow. All the code is in the next cell; the kept result ran it with more seeds and steps, and three seeds
+# The gap is measured in percent of the norm of the flow. All the code is in the next three cells; the kept result ran it with more seeds and steps, and three seeds
 # are computed again here.
 
 # %%
@@ -906,6 +906,7 @@ def slope(theta, decay=0.005):  # gradient of the sigmoid loss with weight decay
     return decay * theta - (wrong * (1 - wrong)) @ rows / len(rows)
 
 
+# %%
 def runge_kutta(field, z, tau):
     k1 = field(z)
     k2 = field(z + tau / 2 * k1)
@@ -1193,7 +1194,7 @@ plt.show()
 # %% [markdown]
 # ### What weight decay does to the bound
 #
-# The corollary for gradient descent allows a distance of $hL\Gamma/2\mu$ ({chapter}`Shadowing <momentum/shadowing>`). With $\Gamma\le L\lVert\theta_0-\theta^\star\rVert$ it is of the order
+# For gradient descent {prf:ref}`thesis-cor-2-4-1` allows a distance of $hL\Gamma/2\mu$. With $\Gamma\le L\lVert\theta_0-\theta^\star\rVert$ it is of the order
 # $L^2/\mu$. A footnote of the source takes weight decay to raise $L$ and to lower $\mu$ by the same amount, and concludes that the bound grows.
 #
 # :::{prf:proposition} Weight decay raises both constants
