@@ -421,9 +421,7 @@ def unit_tokens(count, T, m, source):  # independent directions, σ_x = 1
     return normalize(torch.randn(count, T, m, generator=source, **like), dim=-1) * math.sqrt(m)
 
 
-def propagate(
-    X, depth, nu, source, **kind
-):  # the tokens before and after each block, a fresh draw of weights for each copy
+def propagate(X, depth, nu, source, **kind):  # the tokens before and after each block, weights for each copy
     path = [X]
     for _ in range(depth):
         path.append(block(path[-1], draw(len(X), X.shape[-1], source, kind.get("relu", True)), nu, **kind))
@@ -457,7 +455,7 @@ never = propagate(mirrored, 8, (1.0, 1.0), run.generator("pairs"), uniform=True,
 never = torch.stack([token_geometry.token_correlation(X, kind="cosine").mean() for X in never])
 spoiled = propagate(mirrored, 8, (1.0, 1.0), run.generator("pairs"), uniform=True)  # with ReLU
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The line is exact for uniform attention, and real blocks stay close to one; scaling removes the collapse.** Left: logarithm of the odds of the mean token against the depth, $\\nu=1$, 400 draws; solid grey: the law. Right: mean cosine of two tokens; softmax and ReLU; bands: 95 %; solid: $\\nu=1$, dotted: $\\nu=1/\\sqrt{24}$ in 24 blocks. What breaks it (dashed): tokens in pairs $x,-x$ under uniform attention with a linear feed-forward layer.", "name": "fig-rank-odds"}, "image": {"alt": "Left: five rising lines of slopes between 0.3 and 0.9 and a grey straight line under one of them. Right: solid curves rise to one, dotted curves end near one half, a dashed line stays slightly below zero."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The line is exact for uniform attention; a softmax and normalization bend it; scaling removes the collapse.** Left: logarithm of the odds of the mean token against the depth, $\\nu=1$, 400 draws; solid grey: the law. Right: mean cosine of two tokens; softmax and ReLU; bands: 95 %; solid: $\\nu=1$, dotted: $\\nu=1/\\sqrt{24}$ in 24 blocks. What breaks it (dashed): tokens in pairs $x,-x$ under uniform attention with a linear feed-forward layer.", "name": "fig-rank-odds"}, "image": {"alt": "Left: five rising lines of slopes between 0.3 and 0.9 and a grey straight line under one of them. Right: solid curves rise to one, dotted curves end near one half, a dashed line stays slightly below zero."}}
 fig, (left, right) = figures.subplots(1, 2, size=(9.2, 4.0))
 for name, line in lines.items():
     left.plot(range(9), line, label=name, ls="" if name.startswith("uniform") else "-", markevery=1)
@@ -610,17 +608,17 @@ assert torch.allclose(torch.stack(by_formula), torch.stack([library.query, libra
 # :::{dropdown} Proof
 # 1. Values: $S=\mathbf 1\bar x^\top W_V$, so $\partial S_{ic}/\partial(W_V)_{ab}=\bar x_a\delta_{bc}$; the squares sum to $Tm\lVert\bar x\rVert^2$ for every draw.
 # 2. Queries: the closed form above with $A_{ij}=\frac1T$ is $\sum_i\frac{\lVert x_i\rVert^2}{m}\lVert\frac1TW_K^\top\Gamma W_V\rVert^2$, and $\mathbb E\lVert W_K^\top\Gamma W_V\rVert^2=\lVert\Gamma\rVert^2$, since each side multiplies the mean square by $m\cdot\frac1m$.
-# 3. Tokens: let $M=W_QW_K^\top/\sqrt m$, whose entries are uncorrelated with variance $\frac1{m^2}$, and $d_j=x_j-\bar x$. A change of $X$ gives
+# 3. Tokens: let $W=W_QW_K^\top/\sqrt m$, whose entries are uncorrelated with variance $\frac1{m^2}$, and $d_j=x_j-\bar x$. A change of $X$ gives
 #
 # $$
 # \begin{aligned}
 # \partial S_i&=\tfrac1T\textstyle\sum_j\partial x_jW_V\\
-# &\quad+\tfrac1T\textstyle\sum_j(\partial x_iMx_j)\,d_jW_V\\
-# &\quad+\tfrac1T\textstyle\sum_j(x_iM\,\partial x_j)\,d_jW_V ,
+# &\quad+\tfrac1T\textstyle\sum_j(\partial x_iWx_j^\top)\,d_jW_V\\
+# &\quad+\tfrac1T\textstyle\sum_j(x_iW\,\partial x_j^\top)\,d_jW_V ,
 # \end{aligned}
 # $$
 #
-# where the $x_j$ are rows. The mean squares of the three terms are $m$, then $\frac1{mT}\lVert\Gamma\rVert^2$, because $\sum_jMx_j^\top d_j=M\Gamma$, then $\frac1{mT^2}\lVert X\rVert^2\,\mathrm{tr}\,\Gamma$. The first is uncorrelated with the others, as $\mathbb EM=0$. The last
+# where the $x_j$ are rows. The mean squares of the three terms are $m$, then $\frac1{mT}\lVert\Gamma\rVert^2$, because $\sum_jWx_j^\top d_j=W\Gamma$, then $\frac1{mT^2}\lVert X\rVert^2\,\mathrm{tr}\,\Gamma$. The first is uncorrelated with the others, as $\mathbb EW=0$. The last
 # two meet where $j=i$; their cross term is $\frac2{m^2T^2}\lVert\Gamma\rVert^2$. $\square$
 # :::
 #
@@ -810,7 +808,7 @@ swept = {
     )
     for name, values in sweeps.items()
 }
-in_range = torch.cat([values[0, : 4 if name != "std" else 4] for name, values in swept.items()])
+in_range = torch.cat([values[0, :4] for name, values in swept.items()])
 z_scores = (in_range.mean(1) - 1).abs() / in_range.std(1) * math.sqrt(pairs_drawn)
 stds = torch.tensor(sweeps["std"][:4], **like)[:, None]
 wrong_power = swept["std"][0, :4] * stds**2  # as if the claim had σ_x⁴
@@ -831,6 +829,9 @@ for ax, (name, values) in zip(axes.flat, swept.items(), strict=True):
         )
     ax.axhline(1, color=figures.COLORS["light grey"], lw=1)
     ax.set(xlabel=names[name], yscale="log", xscale="linear" if name == "rho" else "log")
+    if name in "mT":
+        ax.set_xticks(sweeps[name], [str(value) for value in sweeps[name]])
+        ax.set_xticks([], minor=True)
 line = torch.tensor(sweeps["std"], **like)
 figures.line_control(axes[1, 1], line, (line / 0.3) ** 2, label=r"$\sigma_x^4$")
 axes[0, 0].set(ylim=(0.05, 20), ylabel="true/theory")
@@ -987,8 +988,8 @@ ledger.check(
 #
 # $$
 # \begin{aligned}
-# v_{k+1}&=.9\,v_k+g_k,\\
-# \theta_{k+1}&=\theta_k-\eta_kP\,v_{k+1},
+# u_{k+1}&=.9\,u_k+g_k,\\
+# \theta_{k+1}&=\theta_k-\eta_kP\,u_{k+1},
 # \end{aligned}
 # $$ (eq-rank-sgd)
 #
@@ -1404,7 +1405,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# **A third cure follows from the theorem**: since attention collapses the tokens by writing on the mean token, subtract the mean over the tokens from its output. {cite:t}`ali2023centered` study such layers. With softmax, ReLU and no normalization, 32 tokens of width 64, the mean cosine after 24 blocks is then about $.4$ in the place of $1$; what is left is the work of ReLU.
+# **A third cure follows from the theorem**: since attention collapses the tokens by writing on the mean token, subtract the mean over the tokens from its output. {cite:t}`ali2023centered` propose a correction of this kind. With softmax, ReLU and no normalization, 32 tokens of width 64, the mean cosine after 24 blocks is then about $.4$ in the place of $1$; what is left is the work of ReLU.
 #
 # ### Source and here
 
