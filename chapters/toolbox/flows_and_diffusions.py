@@ -2229,11 +2229,6 @@ figures.line_control(
 right.set(xlabel="step size η", ylabel="excess loss in the long run", ylim=(1e-3, 30))
 right.legend(loc="lower right")
 plt.show()
-figures.numbers(
-    run,
-    "fig-flows-and-diffusions-sgd",
-    {"step_size": torch.tensor(etas), **{name.replace(" ", "_"): error for name, error in errors.items()}},
-)
 
 # %% tags=["hide-input"]
 shares = [float(settled(eta, False) / settled(eta, True)) for eta in (0.05, 0.3)]
@@ -2242,6 +2237,11 @@ assert np.allclose(limits, [0.385, 0.528, 1.097], atol=6e-4)
 ten = table.inputs.to(run.dtype)
 ten = diffusions.mean_square_thresholds((ten - ten.mean(0)) / ten.std(0, unbiased=False))
 assert np.allclose(ten, [0.143, 0.175, 0.497], atol=6e-4)
+figures.numbers(
+    run,
+    "fig-flows-and-diffusions-sgd",
+    {"step_size": torch.tensor(etas), **{name.replace(" ", "_"): error for name, error in errors.items()}},
+)
 
 # %% [markdown]
 # **Cite this result** as the anchor `thesis-beyond-sgd-diffusion-order` of this page, with the release of the book.
