@@ -442,7 +442,7 @@ lines = {
 }
 
 # %%
-long = run.pick(smoke=12, book=24, paper=48)
+long = run.pick(smoke=24, book=24, paper=48)
 few = run.pick(smoke=10, book=60, paper=200)
 tokens_of_few = unit_tokens(few, 16, 32, run.generator("correlations"))
 cosines = {}  # mean cosine of two tokens, (draws, depth): (ln, scaled)
@@ -1023,7 +1023,7 @@ shown = torch.randint(
 )
 with torch.no_grad():
     loss_by_hand = cross_entropy(hand(shown).flatten(0, 1), shown.flip(1).flatten())
-assert torch.allclose(loss_by_hand, again["losses"][0, -1], rtol=1e-2)  # the library's training
+assert torch.allclose(loss_by_hand, again["losses"][0, -1], rtol=1e-4)  # the library's training
 
 # %%
 kept = {
