@@ -187,6 +187,9 @@ I2, ONE = torch.eye(2), torch.ones(2)
         (lambda: curvature.lanczos(I2, torch.zeros(2), 1), "start = "),
         (lambda: curvature.lanczos(I2, ONE, 3), "steps = 3"),
         (lambda: curvature.top_eigenpairs(I2, 0, ONE), "k = 0"),
+        (lambda: curvature.top_eigenpairs(I2, 1, ONE.bfloat16()), "float32 or float64"),
+        (lambda: curvature.top_eigenpairs(torch.eye(3), 1, ONE), "A has shape"),
+        (lambda: curvature.top_eigenpairs(lambda v: v * math.nan, 1, ONE), "finite products"),
         (lambda: curvature.top_eigenpairs(I2, 3, ONE), "k = 3"),
         (lambda: curvature.top_eigenpairs(I2, 2, ONE, max_steps=1), "max_steps = 1"),
         (lambda: curvature.top_eigenpairs(I2, 1, ONE, tolerance=-1.0), "tolerance = -1.0"),
@@ -196,3 +199,41 @@ def test_wrong_arguments(call, message):
     with pytest.raises(ValueError, match=message) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+@given(seeds, st.lists(st.tuples(st.floats(-2, 2), st.integers(1, 5)), min_size=2, max_size=12))
+def test_multiple_eigenvalues_are_found_as_often_as_they_occur(seed, groups):
+    eigenvalues = torch.tensor([value for value, times in groups for _ in range(times)]).double()
+    A, k = matrix(seed, eigenvalues), min(len(eigenvalues), 1 + seed % 12)
+    found = curvature.top_eigenpairs((A + A.T) / 2, k, vector(seed, len(A)))
+    expected = eigenvalues.sort(descending=True).values[:k]
+    assert found.converged
+    torch.testing.assert_close(found.values, expected, rtol=0, atol=1e-7)
+    torch.testing.assert_close(found.vectors.T @ found.vectors, torch.eye(k).double(), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("k", range(1, 13))
+def test_softmax_regression_from_zero_has_each_eigenvalue_three_times(k):
+    """At equal probabilities the Fisher matrix is (I - 11'/C)/C times the second moment of the inputs."""
+    x = vector(0, 200, 6)
+    model = nn.Linear(6, 4).double()
+    with torch.no_grad():
+        model.weight.zero_()
+        model.bias.zero_()
+    F = curvature.Fisher(model, curvature.Categorical(), x)
+    inputs = torch.cat([x, torch.ones(200, 1).double()], 1)
+    once = torch.linalg.eigvalsh(inputs.T @ inputs / 200).flip(0) / 4
+    torch.testing.assert_close(F.top_eigenvalues(k), once.repeat_interleave(3)[:k], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("as_function", [False, True])
+def test_an_asymmetric_matrix_is_refused(as_function):
+    A = torch.triu(torch.ones(30, 30)).double()
+    given = (lambda v: A @ v) if as_function else A
+    for call in (
+        lambda: curvature.top_eigenpairs(given, 1, vector(0, 30)),
+        lambda: curvature.lanczos(given, vector(0, 30), 5),
+        lambda: curvature.spectral_density(given, torch.ones(30, 1).double(), 5),
+    ):
+        with pytest.raises(ValueError, match="allowed: a symmetric matrix"):
+            call()
