@@ -10,6 +10,8 @@ from torch import Tensor
 from learning_dynamics._internal.arguments import require_count, require_finite, require_symmetric
 from learning_dynamics.curvature.products import Product, multiply
 
+_RESTARTS = 0x5EED_1A7C_205  # far from the seeds of callers, whose start vectors must not come again
+
 
 class Tridiagonal(NamedTuple):
     """A = Q T Q^T on a Krylov space.
@@ -144,7 +146,7 @@ def top_eigenpairs(
     if k == 1 or process.size == d:
         return found
     # fresh vectors in each round: what is found in an eigenspace is all that the last start had of it
-    random = torch.Generator().manual_seed(d + k)
+    random = torch.Generator().manual_seed(_RESTARTS - k)
     while found.converged:
         fresh = torch.randn(d, generator=random, dtype=torch.float64).to(values)
         more = _copies(A, found, fresh, tolerance, scale, max_steps)
@@ -306,7 +308,7 @@ class _Process:
     def _restart(self) -> None:
         """Go on in the complement of an invariant space, where copies of eigenvalues may still hide."""
         d = self._basis.shape[1]
-        random = torch.Generator().manual_seed(self.size)
+        random = torch.Generator().manual_seed(_RESTARTS + self.size)
         w = self._orthogonal(torch.randn(d, generator=random, dtype=torch.float64).to(self._next))
         self._next = w / torch.linalg.vector_norm(w)
 
