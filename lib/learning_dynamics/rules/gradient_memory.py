@@ -47,7 +47,7 @@ class GradientMemory:
     def step(self, theta: Tensor, gradient: Tensor, state: MomentumState) -> tuple[Tensor, MomentumState]:
         """Return `theta (*batch, d)` and the state after one step."""
         eta = step_size_at(self.step_size, state.step, theta)
-        now, after = self._at(state.step)
+        now, after = self._at(int(state.step))
         moved = theta + now / (after + 1) * (theta - state.memory) - eta / (after + 1) * gradient
         return moved, MomentumState(state.step + 1, theta)
 
