@@ -6,16 +6,23 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
+from learning_dynamics.models.recurrence.padding import Padding, padding
+from learning_dynamics.models.recurrence.precision import lifted
 from learning_dynamics.models.recurrence.shapes import require_choice, require_sequence, require_widths
 
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last", "none"]
+Gelu = Literal["exact", "tanh"]
 
 
 class Streaming(Protocol):
-    """A layer `(*batch, T, width) -> (*batch, T, width)` that also takes one position at a time."""
+    """A layer `(*batch, T, width) -> (*batch, T, width)` that also takes one position at a time.
+
+    Where sequences have lengths, or come in chunks, it needs `advance` too, as `DiagonalRecurrence` has it.
+    """
 
     def __call__(self, h: Tensor, /) -> Tensor:
         """Map a sequence."""
@@ -37,6 +44,19 @@ class Streaming(Protocol):
 
 
 @runtime_checkable
+class Advancing(Protocol):
+    """A layer that knows lengths, and takes a chunk of a sequence and the state before it."""
+
+    def __call__(self, u: Tensor, /, *, lengths: Tensor | None = None) -> Tensor:
+        """Map a sequence of which only the first `lengths` positions count."""
+
+    def advance(
+        self, u: Tensor, state: Tensor | None = None, *, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return outputs and the state after the chunk."""
+
+
+@runtime_checkable
 class WithRecurrentParameters(Protocol):
     """A layer that says which of its parameters are recurrent."""
 
@@ -50,18 +70,31 @@ class SequenceNorm(nn.Module):
     Args:
         width: number of features.
         norm: `batch` (statistics over batch and time, as in Orvieto 2023) or `layer` (each position by itself).
+        epsilon: what is added to the variance, >= 0.
 
     Raises:
-        ValueError: an unknown norm.
+        ValueError: an unknown norm or a negative epsilon.
     """
 
-    def __init__(self, width: int, norm: Norm = "batch") -> None:
+    def __init__(self, width: int, norm: Norm = "batch", epsilon: float = 1e-5) -> None:
         super().__init__()
         require_choice("norm", norm, ("batch", "layer"))
-        self.inner = nn.BatchNorm1d(width) if norm == "batch" else nn.LayerNorm(width)
+        if not 0 <= epsilon < math.inf:
+            raise ValueError(f"epsilon = {epsilon}; allowed: at least 0 and finite")
+        self.inner = (
+            nn.BatchNorm1d(width, eps=epsilon) if norm == "batch" else nn.LayerNorm(width, eps=epsilon)
+        )
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Normalize `h (*batch, width)`; the shape stays."""
+    def forward(self, h: Tensor, valid: Tensor | None = None) -> Tensor:
+        """Normalize `h (*batch, width)`; the shape stays.
+
+        Args:
+            h: the features.
+            valid: `(*batch)` booleans: the statistics of a batch are taken where True only; elsewhere are zeros.
+        """
+        if valid is not None and self.training and isinstance(self.inner, nn.BatchNorm1d):
+            normalized = self.inner(h[valid])
+            return torch.zeros_like(h, dtype=normalized.dtype).index_put((valid,), normalized)
         return self.inner(h.reshape(-1, h.shape[-1])).reshape(h.shape)
 
 
@@ -73,31 +106,85 @@ class RecurrentBlock(nn.Module):
     Args:
         recurrence: a layer `(*batch, T, width) -> (*batch, T, width)` with `start` and `step` for streaming.
         width: its width.
-        norm: see `SequenceNorm`.
+        norm, epsilon: see `SequenceNorm`.
         dropout: share of features dropped after each of the two maps, in [0, 1).
+        gelu: `exact`, with the normal distribution function, or `tanh`, the approximation that JAX and the published
+            code of linear recurrent units take (Hendrycks and Gimpel 2016).
 
     Raises:
-        ValueError: a dropout outside [0, 1).
+        ValueError: a dropout outside [0, 1), or an unknown form of gelu.
     """
 
     recurrence: Streaming
 
     def __init__(
-        self, recurrence: Streaming, width: int, *, norm: Norm = "batch", dropout: float = 0.0
+        self,
+        recurrence: Streaming,
+        width: int,
+        *,
+        norm: Norm = "batch",
+        dropout: float = 0.0,
+        epsilon: float = 1e-5,
+        gelu: Gelu = "exact",
     ) -> None:
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout = {dropout}; allowed: at least 0 and below 1")
-        self.norm, self.recurrence = SequenceNorm(width, norm), recurrence
+        require_choice("gelu", gelu, ("exact", "tanh"))
+        self.norm, self.recurrence = SequenceNorm(width, norm, epsilon), recurrence
+        self.approximate = "tanh" if gelu == "tanh" else "none"
         self.gate, self.dropout = nn.Linear(width, 2 * width), nn.Dropout(dropout)
 
     def _mix(self, h: Tensor, y: Tensor) -> Tensor:
-        mixed = nn.functional.glu(self.gate(self.dropout(nn.functional.gelu(y))), dim=-1)
+        y = nn.functional.gelu(y, approximate=self.approximate)
+        mixed = nn.functional.glu(self.gate(self.dropout(y)), dim=-1)
         return h + self.dropout(mixed)
 
     def forward(self, h: Tensor) -> Tensor:
         """Return the block's outputs `(*batch, T, width)` of `h (*batch, T, width)`."""
         return self._mix(h, self.recurrence(self.norm(h)))
+
+    def advance(
+        self, h: Tensor, state: Tensor | None = None, pad: Padding | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the block's outputs `(*batch, T, width)` of a chunk, and the state after it.
+
+        Args:
+            h: `(*batch, T, width)`, the positions that count in front.
+            state: the layer's state before it; its start if left out.
+            pad: which positions count; all if left out.
+
+        Raises:
+            ValueError: the layer cannot advance.
+        """
+        y, state = self._advancing().advance(
+            self.norm(h, None if pad is None else pad.valid),
+            state,
+            lengths=None if pad is None else pad.counts,
+        )
+        return self._mix(h, y), state
+
+    def padded(self, h: Tensor, pad: Padding | None) -> Tensor:
+        """Return the block's outputs `(*batch, T, width)` where only some positions count; also for two directions.
+
+        Args:
+            h: `(*batch, T, width)`, the positions that count in front.
+            pad: which positions count; all if left out.
+
+        Raises:
+            ValueError: the layer knows no lengths.
+        """
+        if pad is None:
+            return self.forward(h)
+        return self._mix(h, self._advancing()(self.norm(h, pad.valid), lengths=pad.counts))
+
+    def _advancing(self) -> Advancing:
+        if not isinstance(self.recurrence, Advancing):
+            raise ValueError(
+                f"recurrence is a {type(self.recurrence).__name__}; allowed with lengths, a mask or a state: a layer "
+                "with `advance`"
+            )
+        return self.recurrence
 
     def step(self, h: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the block's output `(*batch, width)` and the next state for one position.
@@ -121,7 +208,10 @@ class SequenceModel(nn.Module):
         recurrence: builds the recurrence of one block, called `depth` times: `lambda: LinearRecurrentUnit(width, 64)`.
         tokens: the input is whole numbers `(*batch, T)`, embedded; else reals `(*batch, T, inputs)`.
         pooling: `mean` over time, the `last` position, or `none` (an output at each position).
-        norm, dropout: see `RecurrentBlock`.
+        norm, dropout, epsilon, gelu: see `RecurrentBlock`.
+
+    Sequences of different lengths are padded and come with `lengths` or a `mask`: statistics of batch norm and the
+    pooling then see only the positions that count, and what stands in the padding is never read.
 
     Raises:
         ValueError: a size or choice out of range; in `forward`, an empty or ill-shaped sequence.
@@ -139,6 +229,8 @@ class SequenceModel(nn.Module):
         pooling: Pooling = "mean",
         norm: Norm = "batch",
         dropout: float = 0.0,
+        epsilon: float = 1e-5,
+        gelu: Gelu = "exact",
     ) -> None:
         super().__init__()
         require_widths(inputs=inputs, width=width, outputs=outputs, depth=depth)
@@ -146,19 +238,24 @@ class SequenceModel(nn.Module):
         self.pooling, self.inputs = pooling, inputs
         self.encoder = nn.Embedding(inputs, width) if tokens else nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(
-            RecurrentBlock(recurrence(), width, norm=norm, dropout=dropout) for _ in range(depth)
+            RecurrentBlock(recurrence(), width, norm=norm, dropout=dropout, epsilon=epsilon, gelu=gelu)
+            for _ in range(depth)
         )
         self.decoder = nn.Linear(width, outputs)
 
-    def forward(self, u: Tensor) -> Tensor:
+    def forward(self, u: Tensor, *, lengths: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """Return the outputs `(*batch, outputs)`, or `(*batch, T, outputs)` without pooling.
 
         Args:
             u: `(*batch, T, inputs)`, or integer tokens `(*batch, T)` where the model embeds them.
+            lengths: `(*batch)` whole numbers from 1 to T: only the first so many positions count.
+            mask: `(*batch, T)` booleans, instead of `lengths`: positions with False are left out.
 
         Raises:
-            ValueError: the sequence is not of one of these shapes.
+            ValueError: the sequence, lengths or mask are not of one of these shapes.
         """
+        if lengths is not None or mask is not None:
+            return self._advance(u, None, lengths, mask)[0]
         require_sequence("u", self._as_sequence(u), self._last_axis(u))
         h = self.encoder(u)
         for block in self.blocks:
@@ -171,8 +268,59 @@ class SequenceModel(nn.Module):
 
     def start(self, *batch: int) -> tuple[Any, ...]:
         """Return the state before the first input: a count, the running sum, and each block's recurrent state."""
-        first = self.decoder.weight.new_zeros(*batch, self.decoder.in_features)
+        first = lifted(self.decoder.weight).new_zeros(*batch, self.decoder.in_features)
         return 0, first, tuple(block.recurrence.start(*batch) for block in self._blocks())
+
+    def advance(
+        self,
+        u: Tensor,
+        state: tuple[Any, ...] | None = None,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Any, ...]]:
+        """Return the outputs after a chunk of a sequence, and the state after it, for the next chunk or `step`.
+
+        In evaluation mode chunk after chunk gives what `forward` gives for the whole. With pooling `mean` the output is
+        that of the sequence so far, with `last` that of the chunk's last position, with `none` those of the chunk.
+
+        Args:
+            u: the chunk, as in `forward`.
+            state: the state before it; `start` if left out.
+            lengths: how many positions of the chunk count, see `forward`.
+            mask: which positions of the chunk count, see `forward`.
+
+        Raises:
+            ValueError: a shape is another, or a block's recurrence has no `advance` or is bidirectional.
+        """
+        return self._advance(
+            u, self.start(*self._as_sequence(u).shape[:-2]) if state is None else state, lengths, mask
+        )
+
+    def _advance(
+        self, u: Tensor, state: tuple[Any, ...] | None, lengths: Tensor | None, mask: Tensor | None
+    ) -> tuple[Tensor, tuple[Any, ...]]:
+        sequence = self._as_sequence(u)
+        require_sequence("u", sequence, self._last_axis(u))
+        pad = padding(sequence, lengths, mask)
+        if pad is not None:
+            u = pad.gathered(sequence).reshape(u.shape)
+        h, after = self.encoder(u), []
+        count, total, inner = (0, 0.0, [None] * len(self.blocks)) if state is None else state
+        for block, x in zip(self._blocks(), inner, strict=True):
+            if state is None:
+                h, x = block.padded(h, pad), None
+            else:
+                h, x = block.advance(h, x, pad)
+            after.append(x)
+        h = h if pad is None else pad.cleared(h)
+        total, count = total + lifted(h).sum(-2), count + (h.shape[-2] if pad is None else pad.counts)
+        if self.pooling == "none":
+            y = self.decoder(h)
+            return y if pad is None else pad.scattered(y), (count, total, tuple(after))
+        last = h[..., -1, :] if pad is None else pad.last(h)
+        pooled = (total / _beside(count)).to(h.dtype) if self.pooling == "mean" else last
+        return self.decoder(pooled), (count, total, tuple(after))
 
     def step(self, u: Tensor, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
         """Return the output after one more input and the next state: streaming, equal to `forward` in evaluation mode.
@@ -185,7 +333,7 @@ class SequenceModel(nn.Module):
             h, x = block.step(h, x)
             after.append(x)
         total = total + h
-        pooled = total / (count + 1) if self.pooling == "mean" else h
+        pooled = (total / _beside(count + 1)).to(h.dtype) if self.pooling == "mean" else h
         return self.decoder(pooled), (count + 1, total, tuple(after))
 
     def _blocks(self) -> list[RecurrentBlock]:
@@ -196,6 +344,11 @@ class SequenceModel(nn.Module):
 
     def _last_axis(self, u: Tensor) -> int:
         return 1 if isinstance(self.encoder, nn.Embedding) else self.inputs
+
+
+def _beside(count: int | Tensor) -> int | Tensor:
+    """Return a count for each sequence `(*batch)` as `(*batch, 1)`; one count for all as it is."""
+    return count[..., None] if isinstance(count, Tensor) else count
 
 
 def parameter_groups(

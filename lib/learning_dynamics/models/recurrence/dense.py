@@ -8,7 +8,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics.models.recurrence.shapes import require_choice, require_sequence, require_widths
+from learning_dynamics.models.recurrence.padding import padding
+from learning_dynamics.models.recurrence.precision import admitted, as_it_stands, lifted
+from learning_dynamics.models.recurrence.shapes import (
+    admitted_state,
+    require_choice,
+    require_position,
+    require_sequence,
+    require_widths,
+)
 
 Activation = Literal["linear", "tanh", "relu"]
 ACTIVATIONS = {"linear": lambda x: x, "tanh": torch.tanh, "relu": torch.relu}
@@ -22,7 +30,8 @@ class DenseRecurrence(nn.Module):
     .. math:: x_j=\phi(A x_{j-1}+B u_j),\qquad y_j=C x_j+D u_j,\qquad x_{-1}=0
 
     Glorot start: the entries of A, B, C are normal with variance 2/(rows + columns) (Glorot and Bengio 2010); those of
-    D are zero off the diagonal and standard normal on it.
+    D are zero off the diagonal and standard normal on it. Half-precision layers, and all layers under autocast, compute
+    in float32; the outputs have the dtype of the layer's parameters.
 
     Args:
         inputs: width of u_j, >= 1.
@@ -62,7 +71,7 @@ class DenseRecurrence(nn.Module):
 
     def start(self, *batch: int) -> Tensor:
         """Return the state before the first input, zeros `(*batch, N)`."""
-        return self.A.new_zeros(*batch, self.A.shape[0])
+        return lifted(self.A).new_zeros(*batch, self.A.shape[0])
 
     def step(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the output `(*batch, outputs)` and the next state `(*batch, N)`.
@@ -70,25 +79,94 @@ class DenseRecurrence(nn.Module):
         Args:
             u: `(*batch, inputs)`, one input.
             x: `(*batch, N)`, the state.
-        """
-        x = ACTIVATIONS[self.activation](x @ self.A.T + u @ self.B.T)
-        return x @ self.C.T + u @ self.D.T, x
-
-    def states(self, u: Tensor) -> Tensor:
-        """Return the states `(*batch, T, N)` that the sequence `u (*batch, T, inputs)` leaves behind.
 
         Raises:
-            ValueError: the sequence has another number of inputs, or is empty.
+            ValueError: a shape or dtype is another.
+        """
+        require_position("u", u, self.B.shape[1])
+        x = admitted_state(x, (*u.shape[:-1], self.A.shape[0]), lifted(self.A).dtype)
+        u, (A, B, C, D) = admitted("u", u, self.A), self._matrices()
+        with as_it_stands(u.device):
+            x = ACTIVATIONS[self.activation](x @ A.T + u @ B.T)
+            return (x @ C.T + u @ D.T).to(self.A.dtype), x
+
+    def states(self, u: Tensor, state: Tensor | None = None) -> Tensor:
+        """Return the states `(*batch, T, N)` that a sequence leaves behind.
+
+        Args:
+            u: `(*batch, T, inputs)`.
+            state: the state before the first position, `(*batch, N)`; zero if left out.
+
+        Raises:
+            ValueError: the sequence has another number of inputs or dtype or is empty, or the state has another shape.
         """
         require_sequence("u", u, self.B.shape[1])
-        driven = u @ self.B.T
-        return _States.apply(
-            self.A, driven.flatten(0, -3) if u.ndim > 2 else driven[None], self.activation
-        ).reshape(driven.shape)
+        if state is not None:
+            state = admitted_state(state, (*u.shape[:-2], self.A.shape[0]), lifted(self.A).dtype)
+        u, (A, B, _, _) = admitted("u", u, self.A), self._matrices()
+        with as_it_stands(u.device):
+            driven = u @ B.T
+            if state is not None:
+                driven = torch.cat([driven[..., :1, :] + (state @ A.T)[..., None, :], driven[..., 1:, :]], -2)
+            return _States.apply(
+                A, driven.flatten(0, -3) if u.ndim > 2 else driven[None], self.activation
+            ).reshape(driven.shape)
 
-    def forward(self, u: Tensor) -> Tensor:
-        """Return the outputs `(*batch, T, outputs)` of a sequence `u (*batch, T, inputs)`."""
-        return self.states(u) @ self.C.T + u @ self.D.T
+    def forward(
+        self,
+        u: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        state: Tensor | None = None,
+    ) -> Tensor:
+        """Return the outputs `(*batch, T, outputs)` of a sequence; zeros at positions that do not count.
+
+        Args:
+            u: `(*batch, T, inputs)`.
+            lengths: `(*batch)` whole numbers from 1 to T: only the first so many positions count.
+            mask: `(*batch, T)` booleans, instead of `lengths`: positions with False are left out.
+            state: the state before the first position, `(*batch, N)`; zero if left out.
+
+        Raises:
+            ValueError: a shape or dtype is another.
+        """
+        return self.advance(u, state, lengths=lengths, mask=mask)[0]
+
+    def advance(
+        self,
+        u: Tensor,
+        state: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the outputs of a chunk of a sequence and the state after its last position that counts.
+
+        Args:
+            u: `(*batch, T, inputs)`, the chunk.
+            state: the state before it, `(*batch, N)`; zero if left out.
+            lengths: how many positions of the chunk count, see `forward`.
+            mask: which positions of the chunk count, see `forward`.
+
+        Returns:
+            outputs `(*batch, T, outputs)` and state `(*batch, N)`.
+
+        Raises:
+            ValueError: a shape or dtype is another.
+        """
+        require_sequence("u", u, self.B.shape[1])
+        u, pad = admitted("u", u, self.A), padding(u, lengths, mask)
+        u = u if pad is None else pad.gathered(u)
+        with as_it_stands(u.device):
+            _, _, C, D = self._matrices()
+            x = self.states(u.to(self.A.dtype), state)
+            y = x @ C.T + u @ D.T
+        y = y if pad is None else pad.scattered(y)
+        return y.to(self.A.dtype), x[..., -1, :] if pad is None else pad.last(x)
+
+    def _matrices(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return lifted(self.A), lifted(self.B), lifted(self.C), lifted(self.D)
 
 
 class _States(torch.autograd.Function):
@@ -114,12 +192,13 @@ class _States(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         A, x = ctx.saved_tensors
         slope = SLOPES[ctx.activation](x)
-        path = [grad[..., -1, :] * slope[..., -1, :]]
-        for j in range(x.shape[-2] - 2, -1, -1):
-            path.append((grad[..., j, :] + path[-1] @ A) * slope[..., j, :])
-        of_b = torch.stack(path[::-1], dim=-2)
-        later, earlier = of_b[..., 1:, :].flatten(-3, -2), x[..., :-1, :].flatten(-3, -2)
-        return later.mT @ earlier, of_b, None
+        with as_it_stands(grad.device):
+            path = [grad[..., -1, :] * slope[..., -1, :]]
+            for j in range(x.shape[-2] - 2, -1, -1):
+                path.append((grad[..., j, :] + path[-1] @ A) * slope[..., j, :])
+            of_b = torch.stack(path[::-1], dim=-2)
+            later, earlier = of_b[..., 1:, :].flatten(-3, -2), x[..., :-1, :].flatten(-3, -2)
+            return later.mT @ earlier, of_b, None
 
     @staticmethod
     def vmap(

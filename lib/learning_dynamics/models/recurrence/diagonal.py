@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from learning_dynamics.models.recurrence.dense import DenseRecurrence
 from learning_dynamics.models.recurrence.linear import Method, linear_recurrence
-from learning_dynamics.models.recurrence.shapes import require_choice, require_sequence, require_widths
+from learning_dynamics.models.recurrence.padding import Padding, padding
+from learning_dynamics.models.recurrence.precision import admitted, as_it_stands, lifted
+from learning_dynamics.models.recurrence.shapes import (
+    admitted_state,
+    require_choice,
+    require_position,
+    require_sequence,
+    require_widths,
+)
 
 
 class DiagonalRecurrence(nn.Module, ABC):
@@ -21,7 +29,12 @@ class DiagonalRecurrence(nn.Module, ABC):
     with complex B `(N, width)`, C `(width, N)` and real D `(width)`; `eigenvalues()` returns lambda and `gain()`
     returns g. B and C start as complex Gaussian Glorot matrices, D as standard normal. Complex numbers are stored
     as pairs of reals, so that any optimizer and `.to(dtype)` work: float32 gives complex64 states, float64
-    complex128.
+    complex128. Half-precision layers, and all layers under autocast, compute in float32; the outputs have the dtype of
+    the layer's parameters.
+
+    A batch of sequences of different lengths is padded and comes with `lengths` or a `mask`; what stands in the padding
+    is never read (it may be NaN), and the outputs there are zero. `advance` takes and returns the state, so that a long
+    sequence goes through in chunks.
 
     Args:
         width: width of inputs and outputs, >= 1.
@@ -68,33 +81,112 @@ class DiagonalRecurrence(nn.Module, ABC):
 
     def driven(self, u: Tensor) -> Tensor:
         """Return g * (B u) `(*batch, N)`, complex, for `u (*batch, width)`."""
-        B, gain = torch.view_as_complex(self.B.contiguous()), self.gain()
-        if gain is not None:
-            B = gain[:, None] * B
-        return torch.complex(u @ B.real.T, u @ B.imag.T)
+        return self._driven(admitted("u", u, self.D))
 
-    def states(self, u: Tensor) -> Tensor:
+    def _driven(self, u: Tensor) -> Tensor:
+        with as_it_stands(u.device):
+            B, gain = torch.view_as_complex(lifted(self.B).contiguous()), self.gain()
+            if gain is not None:
+                B = gain[:, None] * B
+            return torch.complex(u @ B.real.T, u @ B.imag.T)
+
+    def states(self, u: Tensor, state: Tensor | None = None) -> Tensor:
         """Return the states `(*batch, T, N)`, complex, of the forward direction.
 
         Args:
             u: `(*batch, T, width)`.
+            state: the state before the first position, `(*batch, N)`, complex; zero if left out.
 
         Raises:
-            ValueError: the sequence has another width, or is empty.
+            ValueError: the sequence has another width or dtype or is empty, or the state has another shape.
         """
         require_sequence("u", u, self.D.shape[0])
-        return linear_recurrence(self.eigenvalues(), self.driven(u), method=self.method, stable=False)
+        return self._states(admitted("u", u, self.D), state)
 
-    def forward(self, u: Tensor) -> Tensor:
-        """Return the outputs `(*batch, T, width)` of a sequence `u (*batch, T, width)`."""
-        y = self._read(self.states(u), 0) + self.D * u
+    def _states(self, u: Tensor, state: Tensor | None = None) -> Tensor:
+        if state is not None:
+            state = self._admitted_state(state, u.shape[:-2])
+        with as_it_stands(u.device):
+            return linear_recurrence(
+                self.eigenvalues(), self._driven(u), method=self.method, start=state, stable=False
+            )
+
+    def forward(
+        self,
+        u: Tensor,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+        state: Tensor | None = None,
+    ) -> Tensor:
+        """Return the outputs `(*batch, T, width)` of a sequence.
+
+        Args:
+            u: `(*batch, T, width)`.
+            lengths: `(*batch)` whole numbers from 1 to T: only the first so many positions count.
+            mask: `(*batch, T)` booleans, instead of `lengths`: positions with False are left out.
+            state: the state before the first position, `(*batch, N)`, complex; zero if left out.
+
+        Raises:
+            ValueError: a shape or dtype is another, or a state is given to a bidirectional layer.
+        """
+        return self._outputs(u, state, lengths, mask)[0]
+
+    def advance(
+        self,
+        u: Tensor,
+        state: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the outputs of a chunk of a sequence and the state after its last position that counts.
+
+        Args:
+            u: `(*batch, T, width)`, the chunk.
+            state: the state before it, `(*batch, N)`, complex; zero if left out.
+            lengths: how many positions of the chunk count, see `forward`.
+            mask: which positions of the chunk count, see `forward`.
+
+        Returns:
+            outputs `(*batch, T, width)` and state `(*batch, N)`, complex.
+
+        Raises:
+            ValueError: the layer is bidirectional, or a shape or dtype is another.
+        """
+        self._require_streaming()
+        y, x, pad = self._outputs(u, state, lengths, mask)
+        return y, x[..., -1, :] if pad is None else pad.last(x)
+
+    def _outputs(
+        self, u: Tensor, state: Tensor | None, lengths: Tensor | None, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Padding | None]:
+        """Return outputs in the order of `u`, and states with the positions that count in front."""
+        require_sequence("u", u, self.D.shape[0])
+        if state is not None:
+            self._require_streaming()
+        u, pad = admitted("u", u, self.D), padding(u, lengths, mask)
+        u = u if pad is None else pad.gathered(u)
+        with as_it_stands(u.device):
+            x = self._states(u, state)
+            y = self._read(x, 0) + lifted(self.D) * u
+            if self.bidirectional:  # behind a shorter sequence stand zeros, and zeros leave the state zero
+                y = y + self._read(self._states(u.flip(-2)).flip(-2), 1)
+        y = y if pad is None else pad.scattered(y)
+        return y.to(self.D.dtype), x, pad
+
+    def _admitted_state(self, state: Tensor, batch: tuple[int, ...]) -> Tensor:
+        dtype = torch.promote_types(lifted(self.D).dtype, torch.complex64)
+        return admitted_state(state, (*batch, self.B.shape[0]), dtype)
+
+    def _require_streaming(self) -> None:
         if self.bidirectional:
-            y = y + self._read(self.states(u.flip(-2)).flip(-2), 1)
-        return y
+            raise ValueError("bidirectional = True; allowed for streaming: False")
 
     def start(self, *batch: int) -> Tensor:
         """Return the state before the first input, complex zeros `(*batch, N)`."""
-        return torch.zeros_like(self.eigenvalues()).expand(*batch, -1)
+        with as_it_stands(self.D.device):
+            return torch.zeros_like(self.eigenvalues()).expand(*batch, -1)
 
     def step(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return output `(*batch, width)` and next state `(*batch, N)` for one input: streaming, equal to `forward`.
@@ -104,12 +196,16 @@ class DiagonalRecurrence(nn.Module, ABC):
             x: `(*batch, N)`, complex, the state.
 
         Raises:
-            ValueError: the layer is bidirectional, which needs the end of the sequence first.
+            ValueError: the layer is bidirectional, which needs the end of the sequence first; or a shape or dtype is
+                another.
         """
-        if self.bidirectional:
-            raise ValueError("bidirectional = True; allowed for streaming: False")
-        x = self.eigenvalues() * x + self.driven(u)
-        return self._read(x, 0) + self.D * u, x
+        self._require_streaming()
+        require_position("u", u, self.D.shape[0])
+        x = self._admitted_state(x, u.shape[:-1])
+        u = admitted("u", u, self.D)
+        with as_it_stands(u.device):
+            x = self.eigenvalues() * x + self._driven(u)
+            return (self._read(x, 0) + lifted(self.D) * u).to(self.D.dtype), x
 
     def real_form(self) -> DenseRecurrence:
         """Return the same map as a linear `DenseRecurrence` with 2N real states: A has N blocks of size two by two.
@@ -119,6 +215,10 @@ class DiagonalRecurrence(nn.Module, ABC):
         """
         if self.bidirectional:
             raise ValueError("bidirectional = True; allowed for the real form: False")
+        with as_it_stands(self.D.device):
+            return self._real_form()
+
+    def _real_form(self) -> DenseRecurrence:
         lam, width = self.eigenvalues().detach(), self.D.shape[0]
         twin = DenseRecurrence(width, 2 * len(lam), activation="linear").to(self.D)
         B, C = self.driven(torch.eye(width).to(self.D)).detach().T, self._output(0).detach()
@@ -133,7 +233,7 @@ class DiagonalRecurrence(nn.Module, ABC):
         return twin
 
     def _output(self, direction: int) -> Tensor:
-        return torch.view_as_complex(self.C[direction].contiguous())
+        return torch.view_as_complex(lifted(self.C)[direction].contiguous())
 
     def _read(self, x: Tensor, direction: int) -> Tensor:
         C = self._output(direction)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from learning_dynamics.models.recurrence.precision import LIFTED, as_it_stands, lifted
+
 Method = Literal["auto", "loop", "scan", "fft"]
 METHODS = ("auto", "loop", "scan", "fft")
 SHORT = 32
 """Up to this length `auto` takes the loop."""
+SLAB = 2**20
+"""So many products are summed at a time for the gradient of the eigenvalues: memory, and what stays in the cache."""
 
 
 def linear_recurrence(
@@ -27,24 +33,28 @@ def linear_recurrence(
     `loop` takes T steps one after the other. `scan` cuts the sequence into about :math:`\sqrt T` pieces, runs all
     pieces side by side from zero, hands the last state from piece to piece and adds :math:`\lambda^{i+1}` times it:
     twice the arithmetic of the loop in :math:`2\sqrt T` large steps instead of T small ones (a two-level form of the
-    parallel scan, Blelloch 1990). `fft` convolves with the powers of lambda (work T log T). `auto` takes the loop up
-    to T = 32 and else the scan. The backward pass is the same recurrence run backwards with the conjugate
-    eigenvalues, by the same method; it keeps the states and nothing else.
+    parallel scan, Blelloch 1990). `fft` convolves with the powers of lambda (work T log T); its rounding is relative to
+    the largest state of the sequence. `auto` takes the loop up to T = 32 and else the scan. The backward pass is the
+    same recurrence run backwards with the conjugate eigenvalues, by the same method; it keeps the states and nothing
+    else.
+
+    Half precision (float16, bfloat16) is computed in float32 and rounded at the end; autocast changes nothing. An input
+    that is NaN or infinite spoils its own state from its own position on, and no other.
 
     Args:
         eigenvalues: `(*batch, N)`, real or complex; the batch axes broadcast against those of `inputs`.
         inputs: `(*batch, T, N)`, what enters each state (B u_j); T >= 1.
-        method: `auto`, `loop`, `scan` or `fft`.
+        method: `auto`, `loop`, `scan` or `fft`; `fft` for |lambda| < 1 only.
         start: the state before the first input, `(*batch, N)`; zero if left out.
         stable: demand |lambda| < 1 (on a GPU this waits for the device). With False any eigenvalue goes, and the
             states may overflow.
 
     Returns:
-        `(*batch, T, N)`, in the common dtype of eigenvalues and inputs, on their device.
+        `(*batch, T, N)`, in the common dtype of eigenvalues, inputs and start, on their device.
 
     Raises:
-        ValueError: an unknown method, an empty sequence, widths that differ, integers, or, with `stable`, an
-            eigenvalue on or outside the unit circle.
+        ValueError: an unknown method, an empty sequence, widths or batch axes or devices that differ, integers, or,
+            with `stable` or `fft`, an eigenvalue on or outside the unit circle.
     """
     if method not in METHODS:
         raise ValueError(f"method = {method!r}; allowed: {', '.join(METHODS)}")
@@ -55,90 +65,145 @@ def linear_recurrence(
             f"eigenvalues have shape {tuple(eigenvalues.shape)}; allowed: (*batch, N) with N = {inputs.shape[-1]}, "
             "the last axis of inputs"
         )
+    if start is not None and (start.ndim < 1 or start.shape[-1] != inputs.shape[-1]):
+        raise ValueError(f"start has shape {tuple(start.shape)}; allowed: (*batch, {inputs.shape[-1]})")
     dtype = torch.promote_types(eigenvalues.dtype, inputs.dtype)
+    dtype = dtype if start is None else torch.promote_types(dtype, start.dtype)
     if not (dtype.is_floating_point or dtype.is_complex):
         raise ValueError(f"inputs have dtype {dtype}; allowed: a real or complex floating point dtype")
-    radius = eigenvalues.detach().abs() if stable else None
+    for name, other in (("eigenvalues", eigenvalues), ("start", start)):
+        if other is not None and other.device != inputs.device:
+            raise ValueError(f"{name} lie on {other.device}; allowed: {inputs.device}, where inputs are")
+    radius = lifted(eigenvalues.detach()).abs() if stable else None
     if radius is not None and not bool((radius < 1).all()):
         raise ValueError(
             f"eigenvalues reach |lambda| = {float(radius.max()):.6g}; allowed: below 1 (or stable=False)"
         )
-    if start is not None:
-        if start.shape[-1:] != inputs.shape[-1:]:
-            raise ValueError(f"start has shape {tuple(start.shape)}; allowed: (*batch, {inputs.shape[-1]})")
-        first = inputs[..., :1, :] + (eigenvalues * start)[..., None, :]
-        rest = inputs[..., 1:, :].expand(*first.shape[:-2], -1, -1)
-        inputs = torch.cat([first, rest.to(first.dtype)], dim=-2)
-    batch = torch.broadcast_shapes(eigenvalues.shape[:-1], inputs.shape[:-2])
-    inputs = inputs.to(dtype).expand(*batch, *inputs.shape[-2:])
-    if method == "auto":
-        method = "loop" if inputs.shape[-2] <= SHORT else "scan"
-    return _Recurrence.apply(eigenvalues.to(dtype), inputs, method)
+    batch = _common_batch(eigenvalues, inputs, start)
+    wide = LIFTED.get(dtype, dtype)
+    with as_it_stands(inputs.device):
+        eigenvalues, inputs = eigenvalues.to(wide), inputs.to(wide).expand(*batch, *inputs.shape[-2:])
+        if start is not None:
+            first = inputs[..., :1, :] + (eigenvalues * start.to(wide))[..., None, :]
+            inputs = torch.cat([first, inputs[..., 1:, :]], dim=-2)
+        if method == "auto":
+            method = "loop" if inputs.shape[-2] <= SHORT else "scan"
+        return _Recurrence.apply(eigenvalues, inputs, method, False).to(dtype)
+
+
+def _common_batch(eigenvalues: Tensor, inputs: Tensor, start: Tensor | None) -> torch.Size:
+    axes = [eigenvalues.shape[:-1], inputs.shape[:-2]] + ([] if start is None else [start.shape[:-1]])
+    try:
+        return torch.broadcast_shapes(*axes)
+    except RuntimeError:
+        shapes = ", ".join(str(tuple(batch)) for batch in axes)
+        raise ValueError(
+            f"batch axes of eigenvalues, inputs and start = {shapes}; allowed: axes that broadcast"
+        ) from None
 
 
 class _Recurrence(torch.autograd.Function):
-    """The recurrence with its adjoint; `lam (*batch, N)`, `b (*batch, T, N)` of one dtype."""
+    """The recurrence with its adjoint; `lam (*batch, N)`, `b (*batch, T, N)` of one dtype.
+
+    With `backwards` it runs from the last position to the first: x_j = lambda x_{j+1} + b_j.
+    """
 
     @staticmethod
-    def forward(lam: Tensor, b: Tensor, method: str) -> Tensor:
-        return {"loop": _loop, "scan": _scan, "fft": _fft}[method](lam, b)
+    def forward(lam: Tensor, b: Tensor, method: str, backwards: bool) -> Tensor:
+        return {"loop": _loop, "scan": _scan, "fft": _fft}[method](lam.resolve_conj(), b, backwards)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        lam, _, ctx.method = inputs
+        lam, _, ctx.method, ctx.backwards = inputs
         ctx.save_for_backward(lam, output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         lam, x = ctx.saved_tensors
-        adjoint = linear_recurrence(lam.conj(), grad.flip(-2), method=ctx.method, stable=False).flip(-2)
-        of_lam = (adjoint[..., 1:, :] * x[..., :-1, :].conj()).sum(-2)
-        return of_lam.sum_to_size(lam.shape), adjoint, None
+        with as_it_stands(grad.device):
+            adjoint = _Recurrence.apply(lam.conj(), grad, ctx.method, not ctx.backwards)
+            later, earlier = (adjoint, x) if not ctx.backwards else (x.conj(), adjoint.conj())
+            of_lam = None
+            if ctx.needs_input_grad[0]:
+                of_lam = _paired(later[..., 1:, :], earlier[..., :-1, :]).sum_to_size(lam.shape)
+        return of_lam, adjoint, None, None
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], lam: Tensor, b: Tensor, method: str
+        info: Any, in_dims: tuple[int | None, ...], lam: Tensor, b: Tensor, method: str, backwards: bool
     ) -> tuple[Tensor, int]:
         lam = lam.movedim(in_dims[0], 0) if in_dims[0] is not None else lam[None]
         b = b.movedim(in_dims[1], 0) if in_dims[1] is not None else b.expand(info.batch_size, *b.shape)
         if lam.ndim < b.ndim - 1:  # line the new axis up with that of b
             lam = lam.reshape(lam.shape[0], *(1,) * (b.ndim - 1 - lam.ndim), *lam.shape[1:])
-        return _Recurrence.apply(lam, b, method), 0
+        return _Recurrence.apply(lam, b, method, backwards), 0
 
 
-def _loop(lam: Tensor, b: Tensor) -> Tensor:
+def _paired(later: Tensor, earlier: Tensor) -> Tensor:
+    """Return the sum over positions of later * conj(earlier), a few sequences at a time where they are long."""
+    if later.ndim < 3 or later.numel() <= SLAB:
+        return (later * earlier.conj()).sum(-2)
+    together = max(1, SLAB // (later.shape[-2] * later.shape[-1]))
+    pairs = zip(later.flatten(0, -3).split(together), earlier.flatten(0, -3).split(together), strict=True)
+    return torch.cat([(a * x.conj()).sum(-2) for a, x in pairs]).reshape(*later.shape[:-2], later.shape[-1])
+
+
+def _loop(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
     x = b.clone(memory_format=torch.contiguous_format)
-    for j in range(1, x.shape[-2]):
-        x[..., j, :].addcmul_(lam, x[..., j - 1, :])
+    _run(lam, x.unbind(-2), backwards)
     return x
 
 
-def _scan(lam: Tensor, b: Tensor) -> Tensor:
+def _run(lam: Tensor, rows: Sequence[Tensor], backwards: bool) -> None:
+    """Add lambda times the row before to each row, in place."""
+    rows = rows[::-1] if backwards else rows
+    for before, row in pairwise(rows):
+        row.addcmul_(lam, before)
+
+
+def _scan(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
     length = b.shape[-2]
     size = math.isqrt(length)
     pieces = length // size
     x = b.clone(memory_format=torch.contiguous_format)
-    head = x[..., : pieces * size, :].unflatten(-2, (pieces, size))
-    for i in range(1, size):  # inside all pieces at once
-        head[..., i, :].addcmul_(lam[..., None, :], head[..., i - 1, :])
+    rest = length - pieces * size
+    body = x[..., rest:, :] if backwards else x[..., : length - rest, :]
+    head = body.unflatten(-2, (pieces, size))
+    _run(lam[..., None, :], head.unbind(-2), backwards)  # inside all pieces at once
     powers = powers_of(lam, size + 1)[..., 1:, :]
-    for p in range(1, pieces):  # the last states, from piece to piece
-        head[..., p, -1, :].addcmul_(powers[..., -1, :], head[..., p - 1, -1, :])
+    end = 0 if backwards else size - 1
+    _run(powers[..., -1, :], head[..., end, :].unbind(-2), backwards)  # the last states, from piece to piece
     if pieces > 1 and size > 1:  # what each piece inherits
-        head[..., 1:, :-1, :].addcmul_(powers[..., None, :-1, :], head[..., :-1, -1:, :])
-    for j in range(pieces * size, length):
-        x[..., j, :].addcmul_(lam, x[..., j - 1, :])
+        powers = powers[..., None, :-1, :]
+        if backwards:
+            head[..., :-1, 1:, :].addcmul_(powers.flip(-2), head[..., 1:, :1, :])
+        else:
+            head[..., 1:, :-1, :].addcmul_(powers, head[..., :-1, -1:, :])
+    if rest:
+        tail = x[..., : rest + 1, :] if backwards else x[..., length - rest - 1 :, :]
+        _run(lam, tail.unbind(-2), backwards)
     return x
 
 
-def _fft(lam: Tensor, b: Tensor) -> Tensor:
+def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
+    """Convolve; where the result is not finite, take the scan, which lets nothing flow back in time."""
+    radius = lam.abs()
+    if bool((radius >= 1).any()):
+        raise ValueError(
+            f"eigenvalues reach |lambda| = {float(radius.max()):.6g}; allowed: below 1 (or another method than fft)"
+        )
     length = b.shape[-2]
     kernel = powers_of(lam, length)
+    turned = b.flip(-2) if backwards else b
     if b.is_complex():
-        spectrum = torch.fft.fft(kernel, 2 * length, dim=-2) * torch.fft.fft(b, 2 * length, dim=-2)
-        return torch.fft.ifft(spectrum, dim=-2)[..., :length, :]
-    spectrum = torch.fft.rfft(kernel, 2 * length, dim=-2) * torch.fft.rfft(b, 2 * length, dim=-2)
-    return torch.fft.irfft(spectrum, 2 * length, dim=-2)[..., :length, :]
+        spectrum = torch.fft.fft(kernel, 2 * length, dim=-2) * torch.fft.fft(turned, 2 * length, dim=-2)
+        x = torch.fft.ifft(spectrum, dim=-2)[..., :length, :]
+    else:
+        spectrum = torch.fft.rfft(kernel, 2 * length, dim=-2) * torch.fft.rfft(turned, 2 * length, dim=-2)
+        x = torch.fft.irfft(spectrum, 2 * length, dim=-2)[..., :length, :]
+    if not bool(torch.isfinite(x).all()):
+        return _scan(lam, b, backwards)
+    return x.flip(-2) if backwards else x
 
 
 def powers_of(eigenvalues: Tensor, count: int) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from learning_dynamics.models.recurrence.diagonal import DiagonalRecurrence
 from learning_dynamics.models.recurrence.linear import Method
+from learning_dynamics.models.recurrence.precision import lifted
 from learning_dynamics.models.recurrence.shapes import require_choice, require_widths
 
 Eigenvalues = Literal["cartesian", "exponential", "stable"]
@@ -57,12 +58,20 @@ def ring_eigenvalues(
 def input_normalizer(eigenvalues: Tensor) -> Tensor:
     r"""Return :math:`\gamma=\sqrt{1-|\lambda|^2}` `(*batch, N)` (Orvieto 2023, eq. 129).
 
-    With gamma in front of white input the states have the input's variance.
+    With gamma in front of white input the states have the input's variance. On and outside the circle it is 0, with
+    gradient 0. Where |lambda| is nearer to 1 than its rounding, take nu = -log|lambda| and :math:`\sqrt{1-e^{-2\nu}}`,
+    as `LinearRecurrentUnit` does.
 
     Args:
         eigenvalues: `(*batch, N)`, inside the unit circle.
     """
-    return (1 - eigenvalues.abs() ** 2).clamp(min=0).sqrt()
+    return _root(1 - lifted(eigenvalues).abs() ** 2).to(eigenvalues.real.dtype)
+
+
+def _root(square: Tensor) -> Tensor:
+    """Return the square root where positive; else 0, with gradient 0. NaN stays NaN."""
+    outside = square <= 0
+    return torch.where(outside, torch.zeros_like(square), torch.where(outside, 1.0, square).sqrt())
 
 
 class LinearRecurrentUnit(DiagonalRecurrence):
@@ -119,17 +128,23 @@ class LinearRecurrentUnit(DiagonalRecurrence):
     def eigenvalues(self) -> Tensor:
         """Return lambda `(N,)`, complex."""
         if self.chart == "cartesian":
-            return torch.complex(self.first, self.second)
-        nu, phase = (
-            (self.first.exp(), self.second.exp()) if self.chart == "stable" else (self.first, self.second)
-        )
-        return torch.polar(torch.exp(-nu), phase)
+            return torch.complex(lifted(self.first), lifted(self.second))
+        phase = lifted(self.second).exp() if self.chart == "stable" else lifted(self.second)
+        return torch.polar(torch.exp(-self._nu()), phase)
+
+    def _nu(self) -> Tensor:
+        """Return -log|lambda| in the charts that hold it."""
+        return lifted(self.first).exp() if self.chart == "stable" else lifted(self.first)
 
     def gain(self) -> Tensor | None:
         """Return gamma `(N,)`, or None without normalization."""
         if self.log_gamma is not None:
-            return self.log_gamma.exp()
-        return input_normalizer(self.eigenvalues()) if self.normalizer == "recomputed" else None
+            return lifted(self.log_gamma).exp()
+        if self.normalizer == "none":
+            return None
+        if self.chart == "cartesian":
+            return input_normalizer(self.eigenvalues())
+        return _root(-torch.expm1(-2 * self._nu()))  # exact where |lambda| rounds to 1
 
     def recurrent_parameters(self) -> list[nn.Parameter]:
         """Return what the source trains at a smaller rate and without decay: eigenvalues, B and gamma."""

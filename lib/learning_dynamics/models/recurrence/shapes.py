@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -24,3 +25,19 @@ def require_sequence(name: str, sequence: Tensor, width: int) -> None:
         raise ValueError(
             f"{name} has shape {tuple(sequence.shape)}; allowed: (*batch, T, {width}) with T >= 1"
         )
+
+
+def require_position(name: str, position: Tensor, width: int) -> None:
+    """Raise a `ValueError` unless `position` is `(*batch, width)`."""
+    if position.ndim < 1 or position.shape[-1] != width:
+        raise ValueError(f"{name} has shape {tuple(position.shape)}; allowed: (*batch, {width})")
+
+
+def admitted_state(state: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Return the state of a layer in its dtype; a `ValueError` for another shape or a dtype that would lose digits."""
+    if not isinstance(state, Tensor) or tuple(state.shape) != shape:
+        found = f"shape {tuple(state.shape)}" if isinstance(state, Tensor) else repr(state)
+        raise ValueError(f"state has {found}; allowed: shape {shape}")
+    if torch.promote_types(state.dtype, dtype) != dtype:
+        raise ValueError(f"state has dtype {state.dtype}; allowed: {dtype}")
+    return state.to(dtype)

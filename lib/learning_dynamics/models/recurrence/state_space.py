@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from learning_dynamics.models.recurrence.diagonal import DiagonalRecurrence
 from learning_dynamics.models.recurrence.linear import Method
+from learning_dynamics.models.recurrence.precision import lifted
 from learning_dynamics.models.recurrence.shapes import require_choice, require_widths
 
 Discretization = Literal["zoh", "bilinear", "euler"]
@@ -71,9 +72,11 @@ def discretize(rates: Tensor, step: float | Tensor, method: Discretization = "zo
         lambda and g, `(*batch, N)` each, in the dtype of `rates`. At rate 0, `zoh` takes its limit g = Delta.
 
     Raises:
-        ValueError: an unknown method or a step that is not positive.
+        ValueError: an unknown method, integers for rates, or a step that is not positive.
     """
     require_choice("method", method, ("zoh", "bilinear", "euler"))
+    if not (rates.is_floating_point() or rates.is_complex()):
+        raise ValueError(f"rates have dtype {rates.dtype}; allowed: a real or complex floating point dtype")
     delta = torch.as_tensor(step, device=rates.device, dtype=rates.real.dtype)
     if not bool((delta > 0).all()):
         raise ValueError(f"step = {float(delta.min()):g}; allowed: positive")
@@ -87,9 +90,12 @@ def _discretized(rates: Tensor, delta: Tensor, method: Discretization) -> tuple[
     eigenvalues = torch.exp(delta * rates)
     if method == "euler":
         return eigenvalues, delta.to(rates.dtype).expand(eigenvalues.shape)
-    small = rates == 0
+    z = delta * rates
+    small = z.detach().abs() < 1e-4  # the quotient's derivative cancels there; the series is exact to 1e-18
     safe = torch.where(small, torch.ones_like(rates), rates)
-    return eigenvalues, torch.where(small, delta.to(rates.dtype), _expm1(delta * rates) / safe)
+    near = torch.where(small, z, torch.zeros_like(z))
+    series = delta * (1 + near / 2 * (1 + near / 3 * (1 + near / 4)))
+    return eigenvalues, torch.where(small, series, _expm1(z) / safe)
 
 
 def _expm1(z: Tensor) -> Tensor:
@@ -151,16 +157,16 @@ class DiagonalStateSpace(DiagonalRecurrence):
 
     def rates(self) -> Tensor:
         """Return the continuous-time rates `(N,)`, complex, with negative real parts."""
-        return torch.complex(-self.log_decay.exp(), self.frequency)
+        return torch.complex(-lifted(self.log_decay).exp(), lifted(self.frequency))
 
     def eigenvalues(self) -> Tensor:
         """Return lambda `(N,)`."""
-        return _discretized(self.rates(), self.log_step.exp(), self.discretization)[0]
+        return _discretized(self.rates(), lifted(self.log_step).exp(), self.discretization)[0]
 
     def gain(self) -> Tensor | None:
         """Return g `(N,)`, complex; None stands for ones."""
         log_step = self.log_step if self.log_input_step is None else self.log_input_step
-        return _discretized(self.rates(), log_step.exp(), self.discretization)[1]
+        return _discretized(self.rates(), lifted(log_step).exp(), self.discretization)[1]
 
     def recurrent_parameters(self) -> list[nn.Parameter]:
         """Return rates, time steps and B."""
