@@ -48,7 +48,8 @@ def decsps_step_size(
 
     A batch that is fitted, whose loss stands at its lower bound to rounding while its gradient is not yet zero, says
     nothing of the ratio: it makes no step and does not enter the minimum. (One such batch would end all movement: with
-    an L-smooth loss the ratio of the exact numbers is at least 1/(2 L).)
+    an L-smooth loss the ratio of the exact numbers is at least 1/(2 L).) A loss below the bound by more than
+    1e-6 max(1, |bound|) says that the bound is wrong; its ratio is 0.
 
     Args:
         loss: f_S; any shape, as all other arguments broadcast against it.
@@ -64,7 +65,9 @@ def decsps_step_size(
         The step size and the smallest ratio with this step's, both of the common shape.
     """
     bound = torch.as_tensor(lower_bound, dtype=loss.dtype, device=loss.device)
-    fitted = (loss - bound <= torch.finfo(loss.dtype).eps * bound.abs()) & (squared_norm != 0)
+    gap, size = loss - bound, bound.abs()
+    fitted = (gap <= torch.finfo(loss.dtype).eps * size) & (gap >= -1e-6 * size.clamp(min=1))
+    fitted = fitted & (squared_norm != 0)
     ratio = torch.where(fitted, torch.inf, polyak_ratio(loss, squared_norm, bound))
     smallest = torch.minimum(ratio, smallest)
     first = torch.as_tensor(c_0 * cap, dtype=loss.dtype, device=loss.device)
@@ -102,8 +105,8 @@ class DecSPS:
         cap: eta_max > 0 (the source's gamma_b); a number or a tensor `(*batch, 1)`.
         c0: > 0; a number or a tensor `(*batch, 1)`.
         lower_bound: l_S, at most the infimum of the batch's loss; a number, a tensor `(*batch, 1)`, or a
-            function of the step number, where it belongs to the batch of that step. A loss at it or below makes no
-            step.
+            function of the step number, where it belongs to the batch of that step. A loss at it makes no step; one
+            below it, beyond rounding, shows a wrong bound: no step, and none after it.
         growth: k -> c_k / c_0, positive and not decreasing.
 
     Raises:
