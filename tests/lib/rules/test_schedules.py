@@ -169,7 +169,9 @@ TWINS = {
 }
 NO_TWIN = {  # torch has no such optimizer
     "GradientMemory",
+    "HeavyBallPhase",
     "Perturbed",
+    "PhaseState",
     "PolynomialMemory",
     "ScheduleFree",
 }
