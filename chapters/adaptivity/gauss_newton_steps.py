@@ -375,7 +375,7 @@ ledger.check(
 #
 # $$\frac1\eta=\frac1{\eta_{\max}}+\frac{\lVert\nabla\ell\rVert^2}{2\,\ell}.$$ (eq-gauss-newton-steps-reciprocal)
 #
-# The second term is a *curvature estimate*. Call $\ell$ *$L$-smooth* if its gradient is $L$-Lipschitz. Then
+# The second term is a *curvature estimate*. Call $\ell$ *$L$-smooth* if its gradient is $L$-Lipschitz ({prf:ref}`thesis-def-a-3-1`). Then
 # $\lVert\nabla\ell\rVert^2\le2L(\ell-\ell^\star)$, shown in {chapter}`Polyak steps <adaptivity/polyak_steps>`, and with
 # $\ell^\star\ge0$ the estimate lies between $0$ and $L$. So
 #

@@ -206,7 +206,9 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # $$
 # :::
 #
-# (The inequality alone implies the Lipschitz bound only for convex $\ell$; the proofs below use the inequality.)
+# (The inequality alone implies the Lipschitz bound only for convex $\ell$, see {prf:ref}`thesis-prop-a-3-3`; the proofs below use
+# the inequality. What else the two conditions say, and in which forms, is {prf:ref}`thesis-prop-a-3-1` and
+# {prf:ref}`thesis-prop-a-3-7`.)
 # **Each side bounds the gradient by the height.** With $\ell^\star=\inf\ell$,
 #
 # $$

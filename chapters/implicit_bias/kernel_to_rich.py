@@ -443,7 +443,8 @@ figures.numbers(
 #    is.
 # 2. Let $c>0$ be such that $\max_i|x_i^\top\nu|\ge c\lVert\nu\rVert$; it exists because $X^\top$ is injective. Then
 #    $D(\nu)\ge2\alpha^2\cosh(c\lVert\nu\rVert)-\lVert y\rVert\lVert\nu\rVert\to\infty$.
-# 3. $D$ decreases along its gradient flow, so $\nu(t)$ stays in a compact level set; the flow exists for ever. On
+# 3. $D$ decreases along its gradient flow, so $\nu(t)$ stays in a compact level set; the flow exists for ever and there is
+#    one only ({prf:ref}`thesis-thm-a-1-1`: its field is smooth, and a path that stays bounded never ends). On
 #    that set the Hessian is at least some $\mu I$ with $\mu>0$, hence $\lVert\nabla D\rVert$ decays like
 #    $e^{-4\mu t}$ and $\nu(t)$ converges to the minimizer. There $\nabla D=X\beta-y=0$, and
 #    $\theta_\pm=\alpha e^{\pm X^\top\nu/2}$ converges as well. $\square$

@@ -144,7 +144,8 @@ figures.plt.show()
 # - name the losses and data for which all of this is false.
 #
 # The source is section 9.4 of {cite}`ma2022lecture`, which follows {cite}`soudry2018implicit,ji2019implicit`. You need gradient flow
-# ([Tools in ten minutes](../toolbox/tools_in_ten_minutes)) and convexity. The page runs in about a minute on one CPU core.
+# ([Tools in ten minutes](../toolbox/tools_in_ten_minutes)) and convexity ({prf:ref}`thesis-def-a-3-2`, and {prf:ref}`thesis-thm-a-3-1`
+# for its gradient). The page runs in about a minute on one CPU core.
 #
 # ## The setting
 #

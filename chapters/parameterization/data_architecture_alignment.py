@@ -456,7 +456,7 @@ ledger.check(
 # *The key step.* {eq}`eq-data-architecture-alignment-key` at the step with the smallest gradient.
 #
 # :::{dropdown} Proof, with two lemmas
-# 1. *Descent lemma.* If $\nabla\varphi$ is $L$-Lipschitz on an open convex set, then
+# 1. *Descent lemma* (on all of space a part of {prf:ref}`thesis-prop-a-3-1`). If $\nabla\varphi$ is $L$-Lipschitz on an open convex set, then
 #    $\varphi(z')\le\varphi(z)$ $+\nabla\varphi(z)^\top(z'-z)+\frac L2\lVert z'-z\rVert^2$: write the difference as
 #    $\int_0^1\nabla\varphi(z+s(z'-z))^\top(z'-z)\,ds$, subtract $\nabla\varphi(z)^\top(z'-z)$, and bound the rest by $\int_0^1sL\lVert z'-z\rVert^2ds$.
 # 2. *Decrease.* With the step $2\rho/L$ it gives

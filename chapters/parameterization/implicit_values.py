@@ -576,8 +576,8 @@ ledger.check(
 # 4. *Length.* The root $\rho=\sqrt{\mathcal L-\mathcal L^\star}$ has $-\dot\rho=\lVert\dot\theta\rVert^2/2\rho$, and
 #    $\lVert\dot\theta\rVert=\lVert\nabla_\theta\mathcal L\rVert\ge\sqrt{2c\mu}\,\rho$ by step 2. Hence
 #    $-\dot\rho\ge\sqrt{c\mu/2}\,\lVert\dot\theta\rVert$. Integrate from 0. (If the minimum is reached at a finite time, the path rests there.)
-# 5. *Existence and limit.* The field is smooth in $\theta$. A path of finite length stays in a bounded set, so it
-#    exists for ever and converges; by step 3 its limit has the loss $\mathcal L^\star$. $\square$
+# 5. *Existence and limit.* The field is smooth in $\theta$, so that there is exactly one path
+#    ({prf:ref}`thesis-thm-a-1-1`). A path of finite length stays in a bounded set, so it exists for ever and converges; by step 3 its limit has the loss $\mathcal L^\star$. $\square$
 # :::
 #
 # The explicit flow obeys the same bounds with $c=1$. Is the implicit one never slower? It can be. Take a chain of
