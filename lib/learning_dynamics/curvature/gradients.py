@@ -5,13 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from learning_dynamics.curvature.linearization import LinearizedData
-from learning_dynamics.curvature.network import Model, Parameters
-from learning_dynamics.curvature.torch_losses import Loss, as_law
+from learning_dynamics.curvature.linearization import Data, LinearizedData
+from learning_dynamics.curvature.network import Model, Parameters, plainly
+from learning_dynamics.curvature.torch_losses import Loss, as_terms, require_last_axis
 
 
 def loss_and_gradient(
-    model: Model, law: Loss, inputs: Tensor, targets: Tensor, *, parameters: Parameters | None = None
+    model: Model,
+    law: Loss,
+    inputs: Data,
+    targets: Tensor | None = None,
+    *,
+    parameters: Parameters | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the mean loss `()` and its gradient `(d)`; arguments and errors as for `GaussNewton`.
 
@@ -19,40 +24,51 @@ def loss_and_gradient(
 
     Args:
         model: a module, or a pair `(f, theta)`.
-        law: an output law, or a torch loss with reduction="mean".
-        inputs: `(n, ...)`, n >= 1.
-        targets: `(n)` or `(n, d_y)`, as the law takes them.
+        law: an output law, or a torch loss.
+        inputs: `(n, ...)`, n >= 1; or as `GaussNewton`.
+        targets: `(n, ...)` or `(n, ..., d_y)`, as the law takes them; or as `GaussNewton`.
         parameters: some parameters of a module; default: all that require a gradient.
 
     Raises:
         ValueError: as `GaussNewton`.
     """
     data = LinearizedData(model, inputs, parameters, None)
-    law, scale = as_law(law, data.outputs)
-    targets = law.checked(data.outputs, targets)
-    loss = scale * law.loss(data.outputs, targets).mean()
-    ((_, part),) = data.batches()
-    return loss, part.pull(law.gradient(data.outputs, targets) * (scale / len(targets)))
+    require_last_axis(law, data, targets)
+    terms = as_terms(law, data.outputs, data.flat_targets(targets))
+    loss = terms.losses(data.outputs, slice(None)).sum() / terms.divisor
+    scores = terms.scores(data.outputs) / terms.divisor
+    gradient = torch.zeros_like(data.network.theta)
+    with plainly(gradient.device):
+        for rows, part in data.batches():
+            gradient = gradient + part.pull(scores[rows])
+    return loss, gradient
 
 
 def per_sample_gradients(
-    model: Model, law: Loss, inputs: Tensor, targets: Tensor, *, parameters: Parameters | None = None
+    model: Model,
+    law: Loss,
+    inputs: Data,
+    targets: Tensor | None = None,
+    *,
+    parameters: Parameters | None = None,
 ) -> Tensor:
-    """Return the gradient of each sample's loss, `(n, d)`; arguments and errors as for `GaussNewton`.
+    """Return the gradient of each row's loss, `(rows, d)`; arguments and errors as for `GaussNewton`.
 
-    Their mean is the gradient, and the mean of their outer products is the empirical Fisher matrix.
+    A row is a sample, or a position of outputs `(n, ..., d_y)`. Their mean (over the rows that count, where the loss
+    ignores some; their sum for reduction="sum") is the gradient,
+    and the mean of their outer products is the empirical Fisher matrix.
 
     Args:
         model: a module, or a pair `(f, theta)`.
-        law: an output law, or a torch loss with reduction="mean".
-        inputs: `(n, ...)`, n >= 1.
-        targets: `(n)` or `(n, d_y)`, as the law takes them.
+        law: an output law, or a torch loss.
+        inputs: `(n, ...)`, n >= 1; or as `GaussNewton`.
+        targets: `(n, ...)` or `(n, ..., d_y)`, as the law takes them; or as `GaussNewton`.
         parameters: some parameters of a module; default: all that require a gradient.
 
     Raises:
         ValueError: as `GaussNewton`.
     """
     data = LinearizedData(model, inputs, parameters, None, linearize=False)
-    law, scale = as_law(law, data.outputs)
-    scores = scale * law.gradient(data.outputs, law.checked(data.outputs, targets))
+    require_last_axis(law, data, targets)
+    scores = as_terms(law, data.outputs, data.flat_targets(targets)).scores(data.outputs)
     return torch.cat(list(data.gradients(scores)))

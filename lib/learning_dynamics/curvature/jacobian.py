@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics.curvature.linear_operator import LinearOperator
-from learning_dynamics.curvature.linearization import LinearizedData
+from learning_dynamics.curvature.linearization import Data, LinearizedData
 from learning_dynamics.curvature.network import Model, Parameters
 
 
@@ -20,7 +20,7 @@ class Jacobian(LinearOperator):
     def __init__(
         self,
         model: Model,
-        inputs: Tensor,
+        inputs: Data,
         *,
         parameters: Parameters | None = None,
         batch_size: int | None = None,
@@ -29,7 +29,7 @@ class Jacobian(LinearOperator):
 
         Args:
             model: a module, or a pair `(f, theta)`.
-            inputs: `(n, ...)`, n >= 1.
+            inputs: `(n, ...)`, n >= 1; a dict of such tensors; or a DataLoader or list of batches.
             parameters: some parameters of a module; default: all that require a gradient.
             batch_size: None keeps the linearization; an integer makes it anew for each batch and product.
 

@@ -200,8 +200,8 @@ def _copies(
     values, merged, products = values[order], merged[:, order], products[:, order]
     residuals = torch.linalg.vector_norm(products - merged * values, dim=0)
     # a vector of the complement carries the residuals of those it was kept apart from
-    small = bool((residuals <= (k + 1) ** 0.5 * tolerance * scale).all())
-    return Eigenpairs(values, merged, residuals, small and settled)
+    near = bool((residuals <= (k + 1) ** 0.5 * tolerance * scale).all())
+    return Eigenpairs(values, merged, residuals, near and settled)
 
 
 def spectral_density(A: Product, starts: Tensor, steps: int) -> SpectralDensity:

@@ -11,6 +11,7 @@ from torch.func import vmap
 from learning_dynamics._internal.arguments import require_count, require_generator
 from learning_dynamics.curvature.conjugate_gradient import Solution, conjugate_gradient
 from learning_dynamics.curvature.lanczos import Eigenpairs, SpectralDensity, spectral_density, top_eigenpairs
+from learning_dynamics.curvature.network import plainly
 from learning_dynamics.curvature.products import Product
 
 
@@ -60,11 +61,12 @@ class LinearOperator(ABC):
         if v.dtype != self.dtype or v.device != self.device:
             raise ValueError(f"v is {v.dtype} on {v.device}; allowed: {self.dtype} on {self.device}")
         v = v.detach()
-        if v.ndim == 1:
-            return self._times(v)
-        if v.shape[1] == 1:
-            return self._times(v[:, 0])[:, None]
-        return vmap(self._times, in_dims=1, out_dims=1, chunk_size=self._columns_at_once)(v)
+        with plainly(self.device):
+            if v.ndim == 1:
+                return self._times(v)
+            if v.shape[1] == 1:
+                return self._times(v[:, 0])[:, None]
+            return vmap(self._times, in_dims=1, out_dims=1, chunk_size=self._columns_at_once)(v)
 
     def dense(self) -> Tensor:
         """Return the matrix with its entries, `(rows, columns)`, from the products with all unit vectors."""
@@ -218,7 +220,14 @@ class SymmetricOperator(LinearOperator):
         )
 
     def _diagonal(self) -> Tensor:
-        return self.dense().diagonal().clone()
+        """Return the diagonal from the products with all unit vectors, some at a time."""
+        d, entries = self.shape[0], []
+        for start in range(0, d, self._columns_at_once):
+            at = torch.arange(start, min(start + self._columns_at_once, d), device=self.device)
+            units = torch.zeros(d, len(at), dtype=self.dtype, device=self.device)
+            units[at, at - start] = 1.0
+            entries.append((self @ units)[at, at - start])
+        return torch.cat(entries)
 
     def _signs(self, samples: int, generator: torch.Generator | None) -> Tensor:
         require_count("samples", samples)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import vjp, vmap
+from torch.utils.data import DataLoader
 
 from learning_dynamics._internal.arguments import require_count, require_finite
-from learning_dynamics.curvature.network import Model, Network, Parameters, as_network
+from learning_dynamics.curvature.network import (
+    Inputs,
+    Model,
+    Network,
+    Parameters,
+    as_network,
+    count,
+    plainly,
+)
+
+Data = Inputs | DataLoader[Any] | list[Any]
+"""Inputs, or batches of them: a DataLoader or a list, which is read once and kept."""
 
 
 class Linearization:
@@ -24,7 +37,7 @@ class Linearization:
     """
 
     def __init__(self, function: Callable[[Tensor], Tensor], theta: Tensor) -> None:
-        with torch.enable_grad():
+        with plainly(theta.device), torch.enable_grad():
             self.outputs, self._pull = vjp(function, theta)[:2]
             zeros = torch.zeros_like(self.outputs)
             self._push = vjp(lambda u: self._pull(u)[0], zeros)[1]
@@ -43,96 +56,303 @@ class Linearization:
 class LinearizedData:
     """A network on its data, as one linearization or as one for each minibatch.
 
-    With `batch_size=None` the linearization of all data is made once and kept. Otherwise each product makes the
-    linearizations of its batches anew: more work, the memory of one batch.
+    With `batch_size=None` the linearization of all data is made once and kept. Otherwise, and for data that come in
+    batches, each product makes the linearizations of its batches anew: more work, the memory of one batch.
+
+    Every position of outputs `(n, ..., d_y)` is a row, so that outputs are `(rows, d_y)`; for outputs `(n, d_y)` a
+    row is a sample.
 
     Attributes:
         network: the model at its parameters.
-        inputs: `(n, ...)`.
-        batch_size: how many samples a product holds in memory.
-        outputs: `(n, d_y)`.
+        batch_size: how many rows a product holds in memory.
+        outputs: `(rows, d_y)`.
+        leading: the leading axes of the outputs of each batch, `(n, ...)`.
+        targets: what came with the batches, a list with one entry for each, or None where inputs came alone.
+        in_batches: whether products make their linearizations anew.
     """
 
     def __init__(
         self,
         model: Model,
-        inputs: Tensor,
+        inputs: Data,
         parameters: Parameters | None,
         batch_size: int | None,
         linearize: bool = True,
     ) -> None:
         self.network: Network = as_network(model, parameters)
-        _require_inputs(inputs, self.network.theta)
         if batch_size is not None:
             require_count("batch_size", batch_size)
-        self.inputs = inputs.detach()
-        self.batch_size = min(batch_size or len(inputs), len(inputs))
-        with torch.no_grad():
-            outputs = [self._outputs(self.network.theta, rows) for rows in self.rows()]
-            half = self._outputs(self.network.theta, slice(0, (len(outputs[0]) + 1) // 2))
-        self.outputs = torch.cat(outputs)
+        with plainly(self.network.theta.device):
+            batches, self.targets = _batches(model, inputs, self.network.theta)
+            self._sizes = [count(batch) for batch in batches]
+            self._parts = [part for batch in batches for part in _split(batch, batch_size or count(batch))]
+            self.in_batches = batch_size is not None or len(self._parts) > 1
+            self._mutates = False
+            self._probe()
+            with torch.no_grad():
+                outputs = [self._raw(self.network.theta, part) for part in self._parts]
+                first = self._parts[0]
+                half = self._raw(self.network.theta, _first(first, (count(first) + 1) // 2))
+        if len({found.shape[-1] for found in outputs}) > 1:
+            raise ValueError(
+                f"outputs have widths {sorted({o.shape[-1] for o in outputs})}; allowed: one width"
+            )
+        self.leading = [tuple(found.shape[:-1]) for found in outputs]
+        flat = [found.reshape(-1, found.shape[-1]) for found in outputs]
+        self.outputs = torch.cat(flat)
         require_finite("outputs of the model", self.outputs)
         if not torch.allclose(outputs[0][: len(half)], half, rtol=1e-3, atol=1e-3 * float(half.abs().max())):
             raise ValueError(
                 "model gives other outputs for half of the batch; allowed: one fixed output for each sample"
             )
-        self._kept = self._linearize(slice(None)) if linearize and batch_size is None else None
+        self._rows, start = [], 0
+        for found in flat:
+            self._rows.append(slice(start, start + len(found)))
+            start += len(found)
+        self.batch_size = max(len(found) for found in flat)
+        keep = linearize and not self.in_batches
+        self._kept = self._linearize(self._parts[0]) if keep else None
 
     def batches(self) -> Iterator[tuple[slice, Linearization]]:
         """Yield the rows of each batch and the linearization there."""
         if self._kept is not None:
-            yield slice(0, len(self.inputs)), self._kept
+            yield self._rows[0], self._kept
             return
-        for rows in self.rows():
-            yield rows, self._linearize(rows)
+        for rows, part in self.parts():
+            yield rows, self._linearize(part)
+
+    def parts(self) -> Iterator[tuple[slice, Inputs]]:
+        """Yield the rows of each batch and its inputs."""
+        yield from zip(self._rows, self._parts, strict=True)
+
+    def evaluate(self, theta: Tensor, part: Inputs) -> Tensor:
+        """Return the outputs `(rows, d_y)` of a batch."""
+        found = self._raw(theta, part)
+        return found.reshape(-1, found.shape[-1])
+
+    def flat_targets(self, targets: Tensor | None) -> object:
+        """Return the targets with one entry for each row, whether they were given or came with the batches."""
+        if self.targets is not None:
+            if targets is not None:
+                raise ValueError(
+                    "targets are given beside batches (inputs, targets); allowed: one of the two"
+                )
+            found = [target for target in self.targets if target is not None]
+            if len(found) < len(self.targets):
+                raise ValueError(
+                    "batches have no targets; allowed: (inputs, targets), or a dict with 'labels'"
+                )
+            given = zip(found, self._leading_of_batches(), strict=True)
+            return torch.cat([_by_row(t.to(self.outputs.device), shape) for t, shape in given])
+        if targets is None:
+            raise ValueError("targets are missing; allowed: a tensor, or batches (inputs, targets) as inputs")
+        shape = (sum(leading[0] for leading in self.leading), *self.leading[0][1:])
+        return _by_row(targets, shape) if isinstance(targets, Tensor) else targets
 
     def sample_by_sample(
         self, function: Callable[..., Tensor], *entries: Tensor, numbers: int
     ) -> Iterator[Tensor]:
-        """Yield `function(pull, *entries of the sample)`, stacked for some samples at a time.
+        """Yield `function(pull, *entries of the row)`, stacked for some rows at a time.
 
         Args:
-            function: its first argument is the map u `(d_y)` -> J_n^T u `(d)` of sample n.
-            entries: `(n, ...)`.
-            numbers: how many numbers one sample takes, which bounds the samples at a time.
+            function: its first argument is the map u `(d_y)` -> J_n^T u `(d)` of row n.
+            entries: `(rows, ...)`.
+            numbers: how many numbers one row takes, which bounds the rows at a time.
         """
 
-        def one(x: Tensor, *entry: Tensor) -> Tensor:
+        def one(x: Inputs, *entry: Tensor) -> Tensor:
+            single = {key: value[None] for key, value in x.items()} if isinstance(x, Mapping) else x[None]
             with torch.enable_grad():
-                pull = vjp(lambda theta: self.network.outputs(theta, x[None])[0], self.network.theta)[1]
-            return function(lambda u: pull(u)[0], *entry)
+                pull = vjp(lambda theta: self.evaluate(theta, single), self.network.theta)[1]
+            if len(entry[0]) == 1:
+                return function(lambda u: pull(u[None])[0], *(values[0] for values in entry))[None]
+            at = torch.eye(len(entry[0]), dtype=self.outputs.dtype, device=self.outputs.device)
+            return vmap(lambda e, *own: function(lambda u: pull(e[:, None] * u)[0], *own))(at, *entry)
 
         @torch.no_grad()
-        def stacked(*some: Tensor) -> Tensor:
+        def stacked(x: Inputs, *some: Tensor) -> Tensor:
             try:
-                return vmap(one)(*some)
+                return vmap(one)(x, *some)
             except RuntimeError:  # vmap has no rule for some modules, recurrent ones among them
-                return torch.stack([one(*entry) for entry in zip(*some, strict=True)])
+                return torch.stack([one(_at(x, i), *(v[i] for v in some)) for i in range(count(x))])
 
-        at_once = max(1, 2**23 // numbers)
-        yield from map(stacked, *(tensor.split(at_once) for tensor in (self.inputs, *entries)))
+        with plainly(self.network.theta.device):
+            for rows, part in self.parts():
+                n = count(part)
+                own = [entry[rows].reshape(n, -1, *entry.shape[1:]) for entry in entries]
+                at_once = max(1, 2**23 // (numbers * own[0].shape[1]))
+                for start in range(0, n, at_once):
+                    some = slice(start, start + at_once)
+                    yield stacked(_at(part, some), *(entry[some] for entry in own)).flatten(0, 1)
 
     def gradients(self, scores: Tensor) -> Iterator[Tensor]:
-        """Yield the J_n^T score_n for scores `(n, d_y)`, `(some, d)` at a time."""
+        """Yield the J_n^T score_n for scores `(rows, d_y)`, `(some, d)` at a time."""
         return self.sample_by_sample(lambda pull, u: pull(u), scores, numbers=len(self.network.theta))
 
-    def rows(self) -> Iterator[slice]:
-        """Yield the rows of each batch."""
-        for start in range(0, len(self.inputs), self.batch_size):
-            yield slice(start, min(start + self.batch_size, len(self.inputs)))
+    def few(self) -> Inputs:
+        """Return the first samples, at most four: enough to try an operation."""
+        return _first(self._parts[0], 4)
 
-    def _outputs(self, theta: Tensor, rows: slice) -> Tensor:
-        return self.network.outputs(theta, self.inputs[rows])
+    def _raw(self, theta: Tensor, part: Inputs) -> Tensor:
+        return self.network.outputs(theta, _clone(part) if self._mutates else part)
 
-    def _linearize(self, rows: slice) -> Linearization:
-        return Linearization(lambda theta: self._outputs(theta, rows), self.network.theta)
+    def _linearize(self, part: Inputs) -> Linearization:
+        return Linearization(lambda theta: self.evaluate(theta, part), self.network.theta)
+
+    def _leading_of_batches(self) -> list[tuple[int, ...]]:
+        """Return the leading axes of the outputs of each batch as it came, before `batch_size` split it."""
+        shapes, parts = [], iter(self.leading)
+        for size in self._sizes:
+            first = next(parts)
+            n = first[0]
+            while n < size:
+                n += next(parts)[0]
+            shapes.append((n, *first[1:]))
+        return shapes
+
+    def _probe(self) -> None:
+        """Try the model on a few samples: what it writes into, whether it can be differentiated, and rightly."""
+        theta, few = self.network.theta, _clone(self.few())
+        before = _versions(few)
+        with torch.no_grad():
+            outputs = self.network.outputs(theta, few)
+        self._mutates = _versions(few) != before
+        if not torch.isfinite(outputs).all():
+            return  # refused with its name later
+        try:
+            self._require_connected(outputs)
+            few = self.few()
+            part = self._linearize(few)
+            random = torch.Generator().manual_seed(0)
+            for _ in range(2):
+                u = torch.randn(part.outputs.shape, generator=random, dtype=torch.float64).to(outputs)
+                v = torch.randn(len(theta), generator=random, dtype=torch.float64).to(outputs)
+                pulled, pushed = part.pull(u), part.push(v)
+                require_equal_forms(u.flatten() @ pushed.flatten(), pulled @ v, pushed.norm() + pulled.norm())
+        except (RuntimeError, NotImplementedError) as error:
+            reason = str(error).split("\n")[0].split(". ")[0]
+            raise ValueError(
+                f"model cannot be differentiated twice: {reason}; allowed: other layers"
+            ) from error
+
+    def _require_connected(self, outputs: Tensor) -> None:
+        """Refuse parameters that change the outputs while their derivative is cut off, by no_grad or detach."""
+        theta = self.network.theta
+        with torch.enable_grad():
+            pieces = [theta[at].clone().requires_grad_() for at in self.network.blocks.values()]
+            found = self.network.of_blocks(pieces, _clone(self.few()))
+            grads = (
+                torch.autograd.grad(found.sum(), pieces, allow_unused=True)
+                if found.requires_grad
+                else (None,) * len(pieces)
+            )
+        for (name, at), grad in zip(self.network.blocks.items(), grads, strict=True):
+            if grad is not None:
+                continue
+            moved = theta.clone()
+            moved[at] = 1.1 * moved[at] + 0.1
+            with torch.no_grad():
+                changed = not torch.equal(self._raw(moved, self.few()), outputs)
+            if changed:
+                raise ValueError(
+                    f"parameter {name!r} changes the outputs but has no derivative (no_grad or detach in forward); "
+                    "allowed: a forward with derivatives, or that parameter left out"
+                )
 
 
-def _require_inputs(inputs: object, theta: Tensor) -> None:
+def require_equal_forms(one: Tensor, other: Tensor, size: Tensor) -> None:
+    """Raise a ValueError when u^T A v and v^T A^T u, which rounding alone may part, differ by more."""
+    allowed = (1e-6 if size.dtype == torch.float64 else 1e-2) * size
+    if not (one - other).abs() <= allowed:
+        raise ValueError(
+            f"model has derivatives that are not symmetric, u^T A v = {float(one):.3g}, v^T A u = {float(other):.3g}; "
+            "allowed: layers whose second derivative is right (that of weight_norm is not)"
+        )
+
+
+def _batches(model: object, data: object, theta: Tensor) -> tuple[list[Inputs], list[Tensor | None] | None]:
+    """Return copies of the inputs, batch by batch, and the targets that came with them."""
+    if not isinstance(data, DataLoader) and not (isinstance(data, list) and data and not _is_number(data[0])):
+        return [_pinned(data, theta)], None
+    inputs: list[Inputs] = []
+    targets: list[Tensor | None] = []
+    for batch in data:
+        x, y = batch, None
+        if isinstance(batch, tuple | list):
+            if len(batch) not in (1, 2):
+                raise ValueError(f"a batch has {len(batch)} entries; allowed: (inputs, targets) or (inputs,)")
+            x, y = batch[0], batch[1] if len(batch) == 2 else None
+        elif isinstance(batch, Mapping) and "labels" in batch:
+            if "CausalLM" in type(model).__name__ or "LMHead" in type(model).__name__:
+                raise ValueError(
+                    f"labels of a {type(model).__name__} are shifted inside it; "
+                    "allowed: batches (inputs, targets) with targets that are shifted already"
+                )
+            x, y = {key: value for key, value in batch.items() if key != "labels"}, batch["labels"]
+        if y is not None and not isinstance(y, Tensor):
+            raise ValueError(f"targets of a batch is a {type(y).__name__}; allowed: a tensor")
+        x = {k: v.to(theta.device) for k, v in x.items()} if isinstance(x, Mapping) else x
+        inputs.append(_pinned(x.to(theta.device) if isinstance(x, Tensor) else x, theta))
+        targets.append(None if y is None else y.detach().clone())
+    if not inputs:
+        raise ValueError("inputs is a DataLoader without batches; allowed: at least one")
+    return inputs, targets
+
+
+def _is_number(entry: object) -> bool:
+    return not isinstance(entry, tuple | Mapping | Tensor) and not (
+        isinstance(entry, list) and any(isinstance(part, Tensor | Mapping) for part in entry)
+    )
+
+
+def _pinned(inputs: object, theta: Tensor) -> Inputs:
+    """Return a copy of inputs after checking them."""
+    if isinstance(inputs, Mapping) and inputs:
+        found = {key: _pinned_tensor(f"inputs[{key!r}]", value, theta) for key, value in inputs.items()}
+        sizes = {key: len(value) for key, value in found.items()}
+        if len(set(sizes.values())) > 1:
+            raise ValueError(f"inputs have numbers of samples {sizes}; allowed: one number")
+        return found
+    return _pinned_tensor("inputs", inputs, theta)
+
+
+def _pinned_tensor(name: str, inputs: object, theta: Tensor) -> Tensor:
     if not isinstance(inputs, Tensor):
-        raise ValueError(f"inputs is a {type(inputs).__name__}; allowed: a tensor (n, ...)")
+        allowed = "a tensor (n, ...), a dict of tensors, a DataLoader or a list of batches"
+        raise ValueError(f"{name} is a {type(inputs).__name__}; allowed: {allowed}")
     if inputs.ndim == 0 or len(inputs) == 0:
-        raise ValueError(f"inputs has shape {tuple(inputs.shape)}; allowed: (n, ...) with n >= 1 samples")
+        raise ValueError(f"{name} has shape {tuple(inputs.shape)}; allowed: (n, ...) with n >= 1 samples")
     if inputs.device != theta.device:
-        raise ValueError(f"inputs is on {inputs.device}; allowed: the parameters' {theta.device}")
-    require_finite("inputs", inputs)
+        raise ValueError(f"{name} is on {inputs.device}; allowed: the parameters' {theta.device}")
+    require_finite(name, inputs)
+    return inputs.detach().clone()
+
+
+def _at(inputs: Inputs, at: slice | int) -> Any:
+    if isinstance(inputs, Tensor):
+        return inputs[at]
+    return {key: value[at] for key, value in inputs.items()}
+
+
+def _first(inputs: Inputs, most: int) -> Inputs:
+    return _at(inputs, slice(0, most))
+
+
+def _clone(inputs: Inputs) -> Inputs:
+    return inputs.clone() if isinstance(inputs, Tensor) else {k: v.clone() for k, v in inputs.items()}
+
+
+def _versions(inputs: Inputs) -> list[int]:
+    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    return [tensor._version for tensor in tensors]
+
+
+def _split(batch: Inputs, size: int) -> list[Inputs]:
+    return [_at(batch, slice(start, start + size)) for start in range(0, count(batch), size)]
+
+
+def _by_row(targets: Tensor, leading: tuple[int, ...]) -> Tensor:
+    """Return targets `(n, ..., *rest)` as `(rows, *rest)` where their first axes are those of the outputs."""
+    if targets.shape[: len(leading)] != leading:
+        return targets
+    return targets.reshape(-1, *targets.shape[len(leading) :])

@@ -8,9 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from learning_dynamics.curvature.linear_operator import SymmetricOperator
-from learning_dynamics.curvature.linearization import LinearizedData
+from learning_dynamics.curvature.linearization import Data, LinearizedData
 from learning_dynamics.curvature.network import Model, Parameters
-from learning_dynamics.curvature.torch_losses import Loss, as_law
+from learning_dynamics.curvature.torch_losses import Loss, as_terms, require_last_axis
 
 
 class LossMatrix(SymmetricOperator):
@@ -22,8 +22,8 @@ class LossMatrix(SymmetricOperator):
         self,
         model: Model,
         law: Loss,
-        inputs: Tensor,
-        targets: Tensor,
+        inputs: Data,
+        targets: Tensor | None = None,
         *,
         parameters: Parameters | None = None,
         batch_size: int | None = None,
@@ -32,35 +32,36 @@ class LossMatrix(SymmetricOperator):
 
         Args:
             model: a module, or a pair `(f, theta)`.
-            law: an output law, or a torch loss with reduction="mean".
-            inputs: `(n, ...)`, n >= 1.
-            targets: `(n)` or `(n, d_y)`, as the law takes them.
+            law: an output law, or a torch loss; see `torch_losses.as_terms`.
+            inputs: `(n, ...)`, n >= 1; a dict of such tensors, the arguments of `forward`; or a DataLoader or list of
+                batches `(inputs, targets)` or dicts with `labels`, which is read once.
+            targets: `(n, ...)` or `(n, ..., d_y)`, as the law takes them, for outputs `(n, ..., d_y)`: every position
+                counts as a row of its own. None where they come with the batches.
             parameters: some parameters of a module; default: all that require a gradient.
             batch_size: None keeps what products share (the linearization; for the Hessian the gradient's graph); an
                 integer makes it anew for each batch and product.
 
         Raises:
-            ValueError: as `network.as_network`, `torch_losses.as_law`; empty inputs; values that are not finite;
+            ValueError: as `network.as_network`, `torch_losses.as_terms`; empty inputs; values that are not finite;
                 targets of the wrong shape or dtype.
         """
-        self._take(model, law, inputs, parameters, batch_size)
-        self._targets = self._law.checked(self._data.outputs, targets)
+        self._take(model, inputs, parameters, batch_size)
+        require_last_axis(law, self._data, targets)
+        self._terms = as_terms(law, self._data.outputs, self._data.flat_targets(targets))
         self._make()
 
     @property
     def outputs(self) -> Tensor:
-        """The outputs at the parameters, `(n, d_y)`."""
+        """The outputs at the parameters, `(rows, d_y)`."""
         return self._data.outputs
 
     def _take(
-        self, model: Model, law: Loss, inputs: Tensor, parameters: Parameters | None, batch_size: int | None
+        self, model: Model, inputs: Data, parameters: Parameters | None, batch_size: int | None
     ) -> None:
-        """Set the data, the law and its scale, and what every operator has."""
+        """Set the data and what every operator has."""
         self._data = LinearizedData(
             model, inputs, parameters, batch_size, linearize=self._keeps_linearization
         )
-        self._law, self._scale = as_law(law, self._data.outputs)
-        self._in_batches = batch_size is not None
         theta = self._data.network.theta
         super().__init__((len(theta), len(theta)), theta, self._data.batch_size)
 

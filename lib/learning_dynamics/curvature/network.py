@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +17,15 @@ Formula = tuple[Callable[[Tensor, Tensor], Tensor], Tensor]
 """A pair `(f, theta)`: `f(theta (d), x) -> (d_y)` for one input x, and the parameters `(d)` to stand at."""
 
 Model = nn.Module | Formula
-"""A `torch.nn.Module` that maps inputs `(n, ...)` to outputs `(n, d_y)`, or a formula."""
+"""A `torch.nn.Module` that maps inputs `(n, ...)` to outputs `(n, ..., d_y)`, or a formula."""
+
+Inputs = Tensor | Mapping[str, Tensor]
+"""Inputs `(n, ...)`, or the arguments of a module's `forward` by name, each `(n, ...)`."""
 
 Parameters = Iterable[Tensor | str]
 """Some parameters of a module: the tensors themselves, or their names as in `named_parameters()`."""
 
+_DTYPES = (torch.float32, torch.float64)
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
 
@@ -29,11 +34,15 @@ class Network(NamedTuple):
 
     Attributes:
         theta: `(d)`, a copy of the parameters as they were when the network was made.
-        outputs: `outputs(theta (d), inputs (n, ...)) -> (n, d_y)`.
+        outputs: `outputs(theta (d), inputs (n, ...)) -> (n, ..., d_y)`.
+        blocks: where each parameter lies in theta, by its name.
+        of_blocks: the same outputs from the list of the parameters, each flat.
     """
 
     theta: Tensor
-    outputs: Callable[[Tensor, Tensor], Tensor]
+    outputs: Callable[[Tensor, Inputs], Tensor]
+    blocks: dict[str, slice]
+    of_blocks: Callable[[list[Tensor], Inputs], Tensor]
 
 
 def as_network(model: Model, parameters: Parameters | None = None) -> Network:
@@ -58,38 +67,69 @@ def as_network(model: Model, parameters: Parameters | None = None) -> Network:
     function, theta = model
     if parameters is not None:
         raise ValueError("parameters is given for a formula; allowed: None (f's theta holds all of them)")
-    if not isinstance(theta, Tensor) or theta.ndim != 1 or not theta.is_floating_point() or not theta.numel():
+    if not isinstance(theta, Tensor) or theta.ndim != 1 or theta.dtype not in _DTYPES or not theta.numel():
         raise ValueError(
-            f"theta = {type(theta).__name__}; allowed for a formula: a floating point tensor (d) with d >= 1"
+            f"theta = {type(theta).__name__}; allowed for a formula: a float32 or float64 tensor (d) with d >= 1"
         )
     require_finite("theta", theta)
-    return Network(theta.detach().clone(), _checked(vmap(function, in_dims=(None, 0))))
+    outputs = _checked(vmap(function, in_dims=(None, 0)))
+    blocks = {"theta": slice(0, len(theta))}
+    return Network(theta.detach().clone(), outputs, blocks, lambda pieces, x: outputs(pieces[0], x))
 
 
-def _checked(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the function with outputs `(n)` turned into `(n, 1)` and others than `(n, d_y)` refused."""
+@contextmanager
+def plainly(device: torch.device) -> Iterator[None]:
+    """Compute in the tensors' own dtypes and with derivatives, whatever autocast or inference mode is around."""
+    with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+        yield
 
-    def outputs(theta: Tensor, inputs: Tensor) -> Tensor:
-        found = function(theta, inputs)
+
+def _checked(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Tensor]:
+    """Return the function with outputs `(n)` turned into `(n, 1)` and others than `(n, ..., d_y)` refused."""
+
+    def outputs(weights: Tensor | list[Tensor], inputs: Inputs) -> Tensor:
+        theta = weights if isinstance(weights, Tensor) else weights[0]
+        with torch.autocast(theta.device.type, enabled=False):
+            found = function(weights, inputs)
+        if isinstance(found, Mapping):
+            found = _logits(found)
         if not isinstance(found, Tensor):
-            raise ValueError(f"model returns a {type(found).__name__}; allowed: a tensor (n, d_y)")
-        if found.ndim not in (1, 2) or len(found) != len(inputs) or found.dtype != theta.dtype:
+            raise ValueError(
+                f"model returns a {type(found).__name__}; allowed: a tensor (n, ..., d_y) or a dict"
+            )
+        n = count(inputs)
+        if found.ndim == 0 or len(found) != n or found.dtype != theta.dtype or not found.numel():
             raise ValueError(
                 f"outputs of the model are {found.dtype} of shape {tuple(found.shape)}; "
-                f"allowed: {theta.dtype} of shape (n = {len(inputs)}, d_y)"
+                f"allowed: {theta.dtype} of shape (n = {n}, ..., d_y)"
             )
         return found[:, None] if found.ndim == 1 else found
 
     return outputs
 
 
+def count(inputs: Inputs) -> int:
+    """Return the number n of samples in one batch of inputs."""
+    return len(inputs) if isinstance(inputs, Tensor) else len(next(iter(inputs.values())))
+
+
+def _logits(found: Mapping[str, Any]) -> object:
+    """Return the entry of a dict of outputs that is the output: `logits`, or the only one."""
+    if "logits" in found:
+        return found["logits"]
+    if len(found) == 1:
+        return next(iter(found.values()))
+    raise ValueError(f"model returns a dict with the keys {sorted(found)}; allowed: 'logits', or one key")
+
+
 def _from_module(model: nn.Module, parameters: Parameters | None) -> Network:
+    _require_plain_module(model)
     _require_fixed_function(model)
     chosen = _choose(model, parameters)
     kinds = {(p.dtype, p.device) for p in chosen.values()}
-    if len(kinds) > 1 or not next(iter(kinds))[0].is_floating_point:
+    if len(kinds) > 1 or next(iter(kinds))[0] not in _DTYPES:
         raise ValueError(
-            f"parameters have dtypes and devices {kinds}; allowed: one floating dtype, one device"
+            f"parameters have dtypes and devices {kinds}; allowed: one floating dtype (float32 or float64), one device"
         )
     for name, parameter in chosen.items():
         require_finite(f"parameter {name!r}", parameter)
@@ -107,15 +147,64 @@ def _from_module(model: nn.Module, parameters: Parameters | None) -> Network:
     sizes = [p.numel() for p in chosen.values()]
     theta = torch.cat([p.detach().reshape(-1) for p in chosen.values()])
 
-    def outputs(theta: Tensor, inputs: Tensor) -> Tensor:
-        pieces = zip(chosen, theta.split(sizes), shapes, strict=True)
-        values = {name: piece.reshape(shape) for name, piece, shape in pieces}
-        weights = constants | {place: values[name] for place, name in places.items()}
-        with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels have no second derivative
-            # tied here and not by torch, which leaves its own tensors behind in a module that occurs twice
-            return functional_call(model, weights, (inputs,), tie_weights=False)
+    pinned = [(module, _own(module)) for module in model.modules()]
 
-    return Network(theta, _checked(outputs))
+    def of_blocks(pieces: list[Tensor], inputs: Inputs) -> Any:
+        values = {name: p.reshape(shape) for name, p, shape in zip(chosen, pieces, shapes, strict=True)}
+        weights = constants | {place: values[name] for place, name in places.items()}
+        arguments, named = ((inputs,), None) if isinstance(inputs, Tensor) else ((), dict(inputs))
+        # the fused attention kernels and cuDNN's recurrent ones have no second derivative
+        with (
+            _as_it_was(pinned),
+            sdpa_kernel(SDPBackend.MATH),
+            torch.backends.cudnn.flags(enabled=not recurrent),
+        ):
+            # tied here and not by torch, which leaves its own tensors behind in a module that occurs twice
+            return functional_call(model, weights, arguments, named, tie_weights=False)
+
+    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    blocks = {name: slice(ends[i], ends[i + 1]) for i, name in enumerate(chosen)}
+    checked = _checked(lambda theta, inputs: of_blocks(list(theta.split(sizes)), inputs))
+    return Network(theta, checked, blocks, _checked(of_blocks))
+
+
+def _own(module: nn.Module) -> dict[str, Any]:
+    """Return a copy of what a module holds: its flags, numbers and the tables of its tensors and children."""
+    held = dict(vars(module))
+    return held | {key: dict(held[key]) for key in ("_parameters", "_buffers", "_modules")}
+
+
+@contextmanager
+def _as_it_was(pinned: list[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]:
+    """Give the modules what they held when the network was made, so that `model.train()` changes nothing."""
+    now = [vars(module) for module, _ in pinned]
+    try:
+        for module, held in pinned:
+            object.__setattr__(module, "__dict__", held | {"_parameters": dict(held["_parameters"])})
+        yield
+    finally:
+        for (module, _), held in zip(pinned, now, strict=True):
+            object.__setattr__(module, "__dict__", held)
+
+
+def _require_plain_module(model: nn.Module) -> None:
+    """Refuse by name what cannot be called with other weights."""
+    kind = type(model).__name__
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        raise ValueError(f"model is a {kind}; allowed: the module inside, model.module")
+    if kind == "OptimizedModule":
+        raise ValueError(f"model is a {kind} of torch.compile; allowed: the module inside, model._orig_mod")
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(
+                f"model has the ScriptModule {name!r}; allowed: the torch.nn.Module it was made from"
+            )
+        for key, parameter in module._parameters.items():
+            if isinstance(parameter, nn.parameter.UninitializedParameter):
+                raise ValueError(
+                    f"parameter {key!r} has no shape yet; allowed: a lazy module after its first call"
+                )
 
 
 def _choose(model: nn.Module, parameters: Parameters | None) -> dict[str, Tensor]:

@@ -194,18 +194,23 @@ class Categorical(_Natural):
 
     def checked(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the targets as probability vectors, after checking that they are some."""
-        classes = outputs.shape[-1]
-        if _integer(targets) and targets.shape == outputs.shape[:-1]:
-            if (targets < 0).any() or (targets >= classes).any():
-                low, high = int(targets.min()), int(targets.max())
-                raise ValueError(f"targets are classes from {low} to {high}; allowed: 0 to {classes - 1}")
         targets = super().checked(outputs, targets)
         if (targets < 0).any() or not torch.allclose(targets.sum(-1), targets.new_ones(()), atol=1e-4):
             raise ValueError("targets are not probability vectors; allowed: entries >= 0 that sum to one")
         return targets
 
+    def _require_classes(self, targets: Tensor, outputs: Tensor) -> None:
+        """Refuse class indices that are none; under vmap, where no number can be looked at, they give NaN."""
+        classes = outputs.shape[-1]
+        if torch._C._functorch.is_functorch_wrapped_tensor(targets):
+            return
+        if targets.numel() and ((targets < 0).any() or (targets >= classes).any()):
+            low, high = int(targets.min()), int(targets.max())
+            raise ValueError(f"targets are classes from {low} to {high}; allowed: 0 to {classes - 1}")
+
     def _shaped(self, outputs: Tensor, targets: Tensor) -> Tensor:
         if _integer(targets) and targets.shape == outputs.shape[:-1]:
+            self._require_classes(targets, outputs)
             targets = _one_hot(targets, outputs)
         elif not (isinstance(targets, Tensor) and targets.is_floating_point()):
             raise _wrong_targets(targets, self.targets_in_words)
@@ -333,7 +338,9 @@ def _integer(targets: object) -> bool:
 
 def _one_hot(classes: Tensor, outputs: Tensor) -> Tensor:
     """Return one-hot rows in the outputs' dtype; written as a comparison, which works under vmap."""
-    return (classes[..., None] == torch.arange(outputs.shape[-1], device=classes.device)).to(outputs.dtype)
+    count = outputs.shape[-1]
+    rows = (classes[..., None] == torch.arange(count, device=classes.device)).to(outputs.dtype)
+    return torch.where(((classes >= 0) & (classes < count))[..., None], rows, torch.nan)
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_finite
+from learning_dynamics._internal.arguments import require_finite, require_symmetric
 
 
 class TrustRegionStep(NamedTuple):
@@ -201,4 +201,5 @@ def _require_problem(C: Tensor, gradient: Tensor) -> None:
             f"C has shape {tuple(C.shape)} and gradient {tuple(gradient.shape)}; allowed: (*batch, d, d), (*batch, d)"
         )
     require_finite("C", C)
+    require_symmetric("C", C, 1e4)  # products of matrices as they are computed
     require_finite("gradient", gradient)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_symmetric
 from learning_dynamics.ensembles import Gradient
 
 
@@ -92,6 +92,7 @@ def nearest_solution(X: Tensor, y: Tensor, start: Tensor, preconditioner: Tensor
         raise ValueError(
             f"preconditioner has shape {tuple(preconditioner.shape)}; allowed: (*batch, {d}, {d})"
         )
+    require_symmetric("preconditioner", preconditioner)
     root, failed = torch.linalg.cholesky_ex(preconditioner)
     if bool((failed != 0).any()):
         raise ValueError(

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import lsmr
 from torch import Tensor, nn
 from torch.nn import functional
 
+from learning_dynamics._internal.arguments import require_symmetric
 from learning_dynamics.curvature import LinearOperator
 
 
@@ -129,6 +130,7 @@ def from_gram(gram: Tensor, target: Tensor) -> ColumnSpace:
     if gram.shape[-1] != gram.shape[-2]:
         raise ValueError(f"gram has shape {tuple(gram.shape)}; allowed: (*batch, n, n)")
     _require_target(gram.shape[:-1], target)
+    require_symmetric("gram", gram)
     values, vectors = torch.linalg.eigh(gram)
     return _split(vectors.flip(-1), values.flip(-1).clamp(min=0).sqrt(), target)
 
@@ -199,7 +201,8 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
 
     For an affine layer with inputs a_i and output gradients g_i (one for each sample and output) the share is
     :math:`(a_i^\top a_j + 1)(g_i^\top g_j)`, with the 1 for a bias; a convolution sums patches first. No matrix with d
-    columns is formed for affine layers; a convolution needs the gradients of its own weights.
+    columns is formed for affine layers; a convolution needs the gradients of its own weights. Parameters that require
+    no gradient do not count.
 
     Args:
         model: Its parameters belong to `nn.Linear` and `nn.Conv2d` (ungrouped, zero padding) modules, each used
@@ -210,13 +213,19 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
         `(n d_y, n d_y)` for each layer, rows sample by sample as in `curvature.Jacobian`.
 
     Raises:
-        ValueError: Parameters belong to another kind of module, or a layer is used more than once.
+        ValueError: Parameters belong to another kind of module or to two layers, a layer is used more than once, or no
+            parameter requires a gradient.
     """
     layers = {
         name: module
         for name, module in model.named_modules()
-        if any(True for _ in module.parameters(recurse=False))
+        if any(parameter.requires_grad for parameter in module.parameters(recurse=False))
     }
+    if not layers:
+        raise ValueError("model has no parameter that requires a gradient; allowed: at least one")
+    held = [p for layer in layers.values() for p in layer.parameters(recurse=False) if p.requires_grad]
+    if len({id(parameter) for parameter in held}) < len(held):
+        raise ValueError("model has layers that share a parameter; allowed: each parameter in one layer")
     for name, layer in layers.items():
         plain = isinstance(layer, nn.Linear) or (
             isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
@@ -360,8 +369,9 @@ def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
 
 def _layer_gram(layer: nn.Linear | nn.Conv2d, inputs: Tensor, gradients: Tensor) -> Tensor:
     n, d_y = gradients.shape[:2]
+    bias = layer.bias is not None and layer.bias.requires_grad
     if isinstance(layer, nn.Linear):
-        same = inputs @ inputs.T + (layer.bias is not None)
+        same = (inputs @ inputs.T if layer.weight.requires_grad else inputs.new_zeros(n, n)) + bias
         flat = gradients.reshape(n * d_y, -1)
         return same.repeat_interleave(d_y, 0).repeat_interleave(d_y, 1) * (flat @ flat.T)
     if isinstance(layer.padding, str):
@@ -369,7 +379,9 @@ def _layer_gram(layer: nn.Linear | nn.Conv2d, inputs: Tensor, gradients: Tensor)
     patches = functional.unfold(inputs, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     of_weights = torch.einsum("npl,nyol->nyop", patches, gradients.flatten(3)).reshape(n * d_y, -1)
     gram = of_weights @ of_weights.T
-    if layer.bias is not None:
+    if not layer.weight.requires_grad:
+        gram = torch.zeros_like(gram)
+    if bias:
         of_bias = gradients.flatten(3).sum(-1).reshape(n * d_y, -1)
         gram = gram + of_bias @ of_bias.T
     return gram

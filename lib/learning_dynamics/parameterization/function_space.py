@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_symmetric
 
 
 class Descent(NamedTuple):
@@ -77,6 +77,7 @@ def descend(
         raise ValueError(f"damping = {damping!r}; allowed: a number > 0, or None")
     move, scale = kernel, None
     if damping is not None:
+        require_symmetric("kernel", kernel)
         values, vectors = torch.linalg.eigh(kernel)
         scale = (vectors / (values.clamp(min=0) + damping)[..., None, :]) @ vectors.mT
         move = (vectors * (values / (values.clamp(min=0) + damping))[..., None, :]) @ vectors.mT

@@ -84,7 +84,7 @@ def seed():
         (lambda: GaussNewton(net(), LAW, X, Y[:3]), "targets is torch.int64 of shape"),
         (lambda: GaussNewton(net(), LAW, X, Y.float()), "class indices"),
         (lambda: EmpiricalFisher(net(), nn.MSELoss(), X, Y), "targets is torch.int64 of shape"),
-        (lambda: Hessian(net(), nn.CrossEntropyLoss(reduction="sum"), X, Y), "reduction = 'sum'"),
+        (lambda: Hessian(net(), nn.CrossEntropyLoss(reduction="none"), X, Y), "reduction = 'none'"),
         (lambda: Fisher(net(), LAW, X, samples=0, generator=torch.Generator()), "samples = 0"),
         (lambda: Fisher(net(), LAW, X, samples=1), "generator is a NoneType"),
         (lambda: Fisher(net(), LAW, X).trace(0, torch.Generator()), "samples = 0"),
