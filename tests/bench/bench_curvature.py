@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,24 +60,67 @@ def _in_gradients() -> Iterator[Row]:
         yield f"product with the {name}, {label}", f"{product / gradient:.2f} gradients"
 
 
+def small_cnn() -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a convolutional network with batch normalization in eval mode and 256 digits."""
+    _, inputs, targets = problem()
+    torch.manual_seed(0)
+    first = [nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
+    second = [nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)]
+    model = nn.Sequential(*first, *second, nn.Flatten(), nn.Linear(32 * 49, 10)).eval()
+    return model, inputs[:256].reshape(-1, 1, 28, 28), targets[:256]
+
+
 def _against_curvlinops() -> Iterator[Row]:
     if importlib.util.find_spec("curvlinops") is None:
-        yield "GGN product against curvlinops", "curvlinops is not installed"
+        yield "products against curvlinops", "curvlinops is not installed"
         return
-    from curvlinops import GGNLinearOperator
+    yield "curvlinops", importlib.metadata.version("curvlinops-for-pytorch")
+    for name, (model, inputs, targets) in (("MLP", problem()), ("CNN", small_cnn())):
+        yield from _table(name, model, inputs, targets)
 
-    model, inputs, targets = problem()
-    loss = nn.CrossEntropyLoss()
-    ours = curvature.GaussNewton(model, loss, inputs, targets)
-    theirs = GGNLinearOperator(
-        model, loss, list(model.parameters()), [(inputs, targets)], check_deterministic=False
-    )
-    for columns in (1, 8):
-        V = torch.randn(ours.shape[0], columns, generator=torch.Generator().manual_seed(1))
-        V = V[:, 0] if columns == 1 else V
-        torch.testing.assert_close(ours @ V, theirs @ V, rtol=1e-3, atol=1e-5)
-        mine, other = shortest(lambda V=V: ours @ V, lambda V=V: theirs @ V, repeats=REPEATS)
-        yield f"GGN product with {columns} vectors against curvlinops", f"{mine / other:.2f} times its time"
+
+def _table(name: str, model: nn.Module, inputs: Tensor, targets: Tensor) -> Iterator[Row]:
+    import curvlinops
+
+    loss, generator = nn.CrossEntropyLoss(), torch.Generator()
+    arguments, data = (model, loss), [(inputs, targets)]
+    theirs = (model, loss, list(model.parameters()), data)
+    makers: dict[str, tuple[Callable[[], Any], Callable[[], Any], bool]] = {
+        "Hessian": (
+            lambda: curvature.Hessian(*arguments, inputs, targets),
+            lambda: curvlinops.HessianLinearOperator(*theirs, check_deterministic=False),
+            True,
+        ),
+        "GGN": (
+            lambda: curvature.GaussNewton(*arguments, inputs, targets),
+            lambda: curvlinops.GGNLinearOperator(*theirs, check_deterministic=False),
+            True,
+        ),
+        "Monte Carlo GGN, 1 sample": (
+            lambda: curvature.Fisher(*arguments, inputs, samples=1, generator=generator),
+            lambda: curvlinops.GGNLinearOperator(*theirs, check_deterministic=False, mc_samples=1),
+            False,
+        ),
+        "empirical Fisher": (
+            lambda: curvature.EmpiricalFisher(*arguments, inputs, targets),
+            lambda: curvlinops.EFLinearOperator(*theirs, check_deterministic=False),
+            True,
+        ),
+    }
+    for kind, (make, make_other, same) in makers.items():
+        ours, other = make(), make_other()
+        for columns in (1, 8):
+            V = torch.randn(ours.shape[0], columns, generator=torch.Generator().manual_seed(1))
+            V = V[:, 0] if columns == 1 else V
+            if same:
+                torch.testing.assert_close(ours @ V, other @ V, rtol=1e-2, atol=1e-4)
+            mine, its = shortest(lambda A=ours, V=V: A @ V, lambda A=other, V=V: A @ V, repeats=5)
+            label = f"{kind}, {name}, {columns} vectors, against curvlinops"
+            yield label, f"{mine / its:.2f} ({1e3 * mine:.0f} ms / {1e3 * its:.0f} ms)"
+        v = V[:, 0].contiguous()
+        mine, its = shortest(lambda: make() @ v, lambda: make_other() @ v, repeats=5)  # noqa: B023
+        label = f"{kind}, {name}, build and 1 vector, against curvlinops"
+        yield label, f"{mine / its:.2f} ({1e3 * mine:.0f} ms / {1e3 * its:.0f} ms)"
 
 
 if __name__ == "__main__":
