@@ -9,15 +9,16 @@
 # %% [markdown]
 # # Rank collapse
 #
-# You train a small Transformer, with layer normalization after each sum as in the original design, to write sequences of 16 digits backwards. SGD gets nowhere in 2,000 steps. You multiply the step of two matrices in each
-# block, those of the queries and keys, by ten, and change nothing else: now six of ten runs learn the task. The log had given a hint: from the first step on the gradient of the query weights was four to
-# fifty-five times smaller than that of the value weights, and smallest in the last block.
+# You train a small Transformer, with layer normalization after each sum as in the original design, to write sequences of 16 digits backwards. In 2,000 steps SGD learns which digits occur, but not where. You multiply the step of
+# two matrices in each block, those of the queries and keys, by ten, and change nothing else: now six of ten runs learn the task. The log had given a hint: at the start the gradient of the query weights was four times smaller than
+# that of the value weights in the first block, and fifty-five times smaller in the last.
 #
 # **Why are queries and keys starved, when does depth do it, and is Adam the only cure?** Attention adds the same vector to all tokens, so the tokens
-# become more and more alike; the query gradient needs their differences, the value gradient needs what they have in common. **What breaks it**: residual
-# branches whose strength falls with the depth, and tokens whose mean is zero.
+# become more and more alike; the query gradient needs their differences, the value gradient needs what they have in common. **What breaks it**: adding the attention with a strength
+# that falls with the depth, and tokens whose mean is zero. And the larger step is no law: with 8 digits and a smaller network it makes no difference.
 #
-# Move the strength with which a block adds its attention to the tokens, the number of tokens, their correlation at the start and the number of blocks. The factors are those of the squared gradients in the last block.
+# In what follows $p$ is the part of the squared length of all tokens that lies in their mean, and $\nu$ the strength with which a block adds its attention to the tokens. Move $\nu$, the number of tokens, their correlation at the start and
+# the number of blocks; the two factors multiply the squared gradients of the values and of the queries in the last block.
 #
 # <div class="ld-widget" data-widget="token-share"></div>
 
@@ -53,7 +54,6 @@ from learning_dynamics.ledger import (
     Ledger,
     at_least,
     at_most,
-    between,
     confident,
     control,
     correction,
@@ -89,8 +89,8 @@ ax.legend(fontsize=8.5, loc="lower left")
 plt.show()
 
 # %% [markdown]
-# This chapter turns $P_k$ in $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$: a diagonal
-# matrix that gives queries and keys another step than the rest. After it you can
+# This chapter is about the matrix $P_k$ in $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$: here it is diagonal
+# and gives queries and keys another step than the rest. After it you can
 #
 # - compute how alike the tokens of a Transformer are at any depth at its start, and choose the residual strength for it;
 # - say how the gradients of queries, keys and values depend on the likeness, the size, the width and the number of tokens;
@@ -98,7 +98,7 @@ plt.show()
 # - say what a toy experiment with SGD and Adam shows about the role of these gradients, and what not.
 #
 # The source is section 3.3 with appendix C.2 of {cite}`orvieto2023dynamics`, after {cite:t}`noci2022signal`. Read {doc}`Tools in ten minutes <../../chapters/toolbox/tools_in_ten_minutes>` first;
-# {chapter}`Vanishing curvature <adaptivity/vanishing_curvature>` is the first half of the story. The page runs in about 20 seconds on one CPU core, in about ten seconds with `SCALE = "smoke"`; five kept results took 22 minutes more.
+# {chapter}`Vanishing curvature <adaptivity/vanishing_curvature>` is the first half of the story. The page runs in about 20 seconds on one CPU core, in about ten seconds with `SCALE = "smoke"`; five results that were computed beforehand and stored (*kept results*) took 22 minutes more.
 #
 # ## One block of a Transformer
 #
@@ -220,12 +220,12 @@ plt.show()
 #
 # $$p=\frac{T\lVert\bar x\rVert^2}{\lVert X\rVert^2},\qquad0\le p\le1 .$$ (eq-rank-share)
 #
-# $p=1$ means that all tokens are equal, $p=0$ that they sum to zero, and $p=\frac1T$ that they are orthogonal on average.
+# $p=1$ means that all tokens are equal, $p=0$ that they sum to zero, and $p=\frac1T$ that their inner products are zero on average. By $\sigma_x^2$ we denote the mean square of an entry of $X$.
 #
 # :::{prf:definition} Token correlation and rank collapse
 # :label: thesis-def-rank-collapse
 # For random tokens $\rho_{ij}=\mathbb E\langle x_i,x_j\rangle/\sqrt{\mathbb E\lVert x_i\rVert^2\,\mathbb E\lVert x_j\rVert^2}$: a ratio of means, not a mean of cosines. $\rho$ is its average over the pairs
-# $i\ne j$. For tokens of one mean square, with $p=T\,\mathbb E\lVert\bar x\rVert^2/\mathbb E\lVert X\rVert^2$,
+# $i\ne j$. If $\mathbb E\lVert x_i\rVert^2$ is the same for all tokens, then with $p=T\,\mathbb E\lVert\bar x\rVert^2/\mathbb E\lVert X\rVert^2$,
 #
 # $$\rho=\frac{Tp-1}{T-1} .$$ (eq-rank-rho)
 #
@@ -266,7 +266,7 @@ plt.show()
 # 3. The odds are $T\,\mathbb E\lVert\bar x\rVert^2/\mathbb E\sum_i\lVert d_i\rVert^2$, and blocks are independent. $D\ln(1+\bar\nu_1/D)\le\bar\nu_1$. $\square$
 # :::
 #
-# Three results of the source are contained in this line.
+# Three results of the source, under the same assumptions, are contained in this line.
 #
 # :::{prf:lemma} Inner products
 # :label: thesis-lemma-3-3-2
@@ -282,6 +282,8 @@ plt.show()
 # &\quad+T\lVert\bar x_0\rVert^2\bigl((1+\nu_1^2)^D-1\bigr)\bigr] .
 # \end{aligned}
 # $$
+#
+# For $\nu_i^2=\bar\nu_i/D$ the powers tend to $e^{\bar\nu_i}$.
 # :::
 #
 # :::{prf:theorem} The limit of the correlation
@@ -299,7 +301,7 @@ plt.show()
 # :::
 #
 # :::{dropdown} Proofs
-# The lemmas are steps 1 and 2 of the proof above, multiplied over the blocks. Tokens of one length keep one mean square, since a block adds the same to each in expectation; insert the odds into {eq}`eq-rank-rho`. With constant strength the odds tend to infinity if they are not zero. $\square$
+# The lemmas are steps 1 and 2 of the proof above, multiplied over the blocks. Tokens of one length keep equal mean squares, since a block adds the same to each in expectation; insert the odds into {eq}`eq-rank-rho`, which gives {eq}`eq-rank-limit` with $(1+\nu_1^2)^D$ in the place of $e^{\bar\nu_1}$, at every depth. With constant strength the odds tend to infinity if they are not zero. $\square$
 # :::
 #
 # **Why the limit needs its own hypothesis.** Take the tokens $x$ and $-x$. Their mean is zero, so uniform attention adds nothing, and $\rho=-\frac1{T-1}$ at every depth. The source states the limit 1 without the condition; its own first lemma gives
@@ -337,8 +339,8 @@ for X, (one, two) in itertools.product(sequences, strengths):
     T, before, whole = len(X), X.mean(0).square().sum(), X.square().sum()
     growth, second = (1 + one**2) ** depth, (1 + two**2) ** depth
     norms_off.append(square / (second * (whole + T * before * (growth - 1))) - 1)
-    p0 = (T * before / whole).item()
-    law = (T * (1 - rest(p0, one, depth)) - 1) / (T - 1)
+    p0 = T * before / whole
+    law = T / (T - 1) * growth * p0 / (1 + (growth - 1) * p0) - 1 / (T - 1)  # the theorem's
     if len({round(float(x.norm()), 9) for x in X}) == 1:
         rho_off.append(token_geometry.token_correlation(after) - law)  # by its definition
     if before > 0:
@@ -385,9 +387,9 @@ ledger.check(
 )
 ledger.check(
     "thesis:thm-3.3.2",
-    "ρ at depth D from the odds, for tokens of one length, the pair x, −x among them",
+    "The formula of the theorem for ρ, with (1 + ν₁²)^D for its limit, for tokens of one length, the pair x, −x among them",
     measured=torch.stack(rho_off),
-    criterion=identity("ρ_D − (T p_D − 1)/(T − 1)", condition=10.0),
+    criterion=identity("ρ_D − formula", condition=10.0),
     control=control("the printed limit 1 for the pair x, −x", rho_of_pairs - 1.0),
     expected="corrected",
     correction=correction(
@@ -486,10 +488,11 @@ plt.show()
 # A linear feed-forward layer preserves the correlation $\rho$ of tokens in expectation; a ReLU layer increases it, for every $-1<\rho<1$.
 # :::
 #
-# *Why.* A wide ReLU layer sends the correlation through the map of {cite:t}`cho2009kernel`, $\rho\mapsto\bigl(\sqrt{1-\rho^2}+(\pi-\arccos\rho)\rho\bigr)/\pi$, which lies above the diagonal; see
+# *Why.* In expectation a ReLU layer with Gaussian weights sends the correlation through the map of {cite:t}`cho2009kernel`, $\rho\mapsto\bigl(\sqrt{1-\rho^2}+(\pi-\arccos\rho)\rho\bigr)/\pi$, which lies above the diagonal; see
 # {chapter}`Vanishing curvature <adaptivity/vanishing_curvature>`. So the pairs $x,-x$, which never collapse in the linear network, do so with ReLU: after eight blocks their mean cosine is $.98$.
 #
-# The right panel shows the cure that the theorem suggests. After 24 blocks with $\nu=1$ the mean cosine is $1.00$ without normalization, $.72$ with PRE-LN and $1.00$ with POST-LN; with $\nu=1/\sqrt{24}$ it is $.53$, $.34$ and $.53$.
+# The right panel shows the cure that the theorem suggests. After 24 blocks with $\nu_1=\nu_2=1$ the mean cosine is $1.00$ without normalization, $.72$ with PRE-LN and $1.00$ with POST-LN; with $\nu=1/\sqrt{24}$ it is $.53$, $.34$ and $.53$. So PRE-LN
+# still matters with scaling, POST-LN does not; averaged over the blocks, PRE-LN changes the curve much less with scaling than without.
 
 
 # %%
@@ -509,9 +512,12 @@ spoiled = token_geometry.token_correlation(spoiled[-1], kind="cosine").mean()
 assert spoiled > 0.9
 relu_raises = [through_layer(rho, True) for rho in (-0.5, 0.0, 0.5, 0.8)]
 linear_keeps = [through_layer(rho, False) for rho in (-0.5, 0.0, 0.5, 0.8)]
-eight = min(8, long)
-gap = cosines["none", False][:, eight] - cosines["pre", False][:, eight]
-gap_scaled = cosines["none", True][:, eight] - cosines["pre", True][:, eight]
+
+
+def saved(ln):  # by scaling, of the effect of normalization on the cosine, mean over the blocks; (draws)
+    effect = {scaled: (cosines["none", scaled] - cosines[ln, scaled]).mean(1) for scaled in (False, True)}
+    return effect[False] - effect[True]
+
 
 # %% tags=["hide-input"]
 figures.numbers(
@@ -533,10 +539,10 @@ ledger.check(
 )
 ledger.check(
     "thesis:fig-28",
-    "Without scaling PRE-LN slows the rise of the cosine at eight blocks; with scaling normalization matters little",
-    measured=gap,
-    criterion=confident("cosine without LN − cosine with PRE-LN", at_least=0.1),
-    control=control("the same with strengths 1/√D", gap_scaled),
+    "PRE-LN slows the rise of the cosine, and does so less when the branches are scaled; mean over 24 blocks",
+    measured=saved("pre"),
+    criterion=confident("effect of PRE-LN without scaling − with scaling", at_least=0.1),
+    control=control("POST-LN in the place of PRE-LN", saved("post")),
     expected="reproduced",
     claim="experiment",
     rtol=0.2,
@@ -546,7 +552,16 @@ ledger.check(
 # ## What the gradients see
 #
 # How strongly does the output $S$ of one attention layer react to each of its weights? The answer is the squared norm of a Jacobian: the sum of squares of all derivatives of entries of $S$. For *given* weights and the *true* softmax it has a closed form. A change of $W_V$ acts through $\mathcal AX$, the
-# attended tokens. A change of $W_Q$ moves the attention weights of token $i$, which can only reshuffle weight between tokens; what comes out is a covariance of keys and values, under the weights of row $i$.
+# attended tokens. A change of $W_Q$ moves the attention weights of token $i$, which can only move weight from one token to another; what comes out is the covariance of the keys $k_j=W_K^\top x_j$ and the values $v_j=W_V^\top x_j$ when token $j$ is drawn with probability $\mathcal A_{ij}$:
+#
+# $$
+# \begin{aligned}
+# \Bigl\lVert\frac{\partial S}{\partial W_Q}\Bigr\rVert^2&=\frac1m\sum_i\lVert x_i\rVert^2\,\bigl\lVert\mathrm{Cov}_i(k,v)\bigr\rVert^2,\\
+# \Bigl\lVert\frac{\partial S}{\partial W_V}\Bigr\rVert^2&=m\,\lVert\mathcal AX\rVert^2 .
+# \end{aligned}
+# $$ (eq-rank-closed)
+#
+# The first line holds because the derivative of a softmax mean $\sum_j\mathcal A_{ij}v_j$ with respect to the query $q_i$ is $\mathrm{Cov}_i(k,v)/\sqrt m$, and $q_i=W_Q^\top x_i$.
 
 
 # %%
@@ -573,7 +588,7 @@ library = attention_gradients.jacobian_norms(X, *weights)
 assert torch.allclose(torch.stack(by_formula), torch.stack([library.query, library.value]), rtol=1e-10)
 
 # %% [markdown]
-# If all tokens are equal, every covariance is zero: reshuffling weight between equal tokens changes nothing. Under uniform attention the means over the weights are explicit. Uniform attention means two things here: the value of $\mathcal A$ is $\frac1T$, and its derivative
+# If all tokens are equal, every covariance is zero: moving weight between equal tokens changes nothing. Under uniform attention the means over the weights are explicit. Uniform attention means two things here: the value of $\mathcal A$ is $\frac1T$, and its derivative
 # is that of the softmax at equal logits.
 #
 # :::{prf:lemma} Gradient norms
@@ -607,7 +622,7 @@ assert torch.allclose(torch.stack(by_formula), torch.stack([library.query, libra
 #
 # :::{dropdown} Proof
 # 1. Values: $S=\mathbf 1\bar x^\top W_V$, so $\partial S_{ic}/\partial(W_V)_{ab}=\bar x_a\delta_{bc}$; the squares sum to $Tm\lVert\bar x\rVert^2$ for every draw.
-# 2. Queries: the closed form above with $A_{ij}=\frac1T$ is $\sum_i\frac{\lVert x_i\rVert^2}{m}\lVert\frac1TW_K^\top\Gamma W_V\rVert^2$, and $\mathbb E\lVert W_K^\top\Gamma W_V\rVert^2=\lVert\Gamma\rVert^2$, since each side multiplies the mean square by $m\cdot\frac1m$.
+# 2. Queries: {eq}`eq-rank-closed` with $\mathcal A_{ij}=\frac1T$ is $\sum_i\frac{\lVert x_i\rVert^2}{m}\lVert\frac1TW_K^\top\Gamma W_V\rVert^2$, and $\mathbb E\lVert W_K^\top\Gamma W_V\rVert^2=\lVert\Gamma\rVert^2$, since each side multiplies the mean square by $m\cdot\frac1m$.
 # 3. Tokens: let $W=W_QW_K^\top/\sqrt m$, whose entries are uncorrelated with variance $\frac1{m^2}$, and $d_j=x_j-\bar x$. A change of $X$ gives
 #
 # $$
@@ -623,7 +638,8 @@ assert torch.allclose(torch.stack(by_formula), torch.stack([library.query, libra
 # :::
 #
 # **The third formula replaces a bound.** The source bounds $\mathbb E\lVert\partial S/\partial X\rVert^2$ by $2m+\frac8{mT}\lVert\Gamma\rVert^2$. This leaves out the product of $\lVert X\rVert^2$ and $\mathrm{tr}\,\Gamma$, which is large when the mean token is. Two tokens of width one, $X=(5,3)$: $\Gamma=2$ and $\lVert X\rVert^2=34$, the exact
-# value is $1+\frac{34\cdot2}4+\frac{4\cdot4}4=22$, the bound $2+\frac82\cdot4=18$. Again all patterns of signs can be averaged, because every weight enters a derivative at most once.
+# value is $1+\frac{34\cdot2}4+\frac{4\cdot4}4=22$, the bound $2+\frac82\cdot4=18$. For tokens of mean zero the bound
+# holds (see the exercise below). The source allows other variances and key widths, for which the card shows the general form. Again all patterns of signs can be averaged, because every weight enters a derivative at most once.
 
 
 # %%
@@ -672,18 +688,18 @@ ledger.check(
 # %% [markdown]
 # :::{prf:theorem} Queries and keys lose their gradient under rank collapse
 # :label: thesis-thm-3-3-1
-# If $X=\mathbf 1x^\top$ at some block (all tokens equal), the gradients of any loss with respect to $W_Q$ and $W_K$ of this block vanish, for the true softmax and every draw of the weights. That of $W_V$ does not: $\lVert\partial S/\partial W_V\rVert^2=mT\lVert x\rVert^2$.
+# If $X=\mathbf 1x^\top$ at some block (all tokens equal), the gradients of any loss with respect to $W_Q$ and $W_K$ of this block vanish, for the true softmax and every draw of the weights. The derivative with respect to $W_V$ remains: $\lVert\partial S/\partial W_V\rVert^2=mT\lVert x\rVert^2$.
 # :::
 #
-# *The key step.* All covariances in the closed form are zero.
+# *The key step.* All covariances in {eq}`eq-rank-closed` are zero. (The source states the expectation under uniform attention.)
 #
 # **Predict first.** Is rank one enough? Take tokens that are multiples of one vector, $x_i=a_ix$, with different numbers $a_i$.
 #
 # :::{dropdown} Answer
-# No. Tokens on one line still differ, $\Gamma=\sum_i(a_i-\bar a)^2xx^\top\ne0$, and the query gradient does not vanish. The source's text before the theorem says that it does; its theorem asks for equal tokens, and is right.
+# No. Tokens on one line still differ, $\Gamma=\sum_i(a_i-\bar a)^2xx^\top\ne0$, and the query gradient does not vanish. A remark of the source before the theorem speaks of rank one only; its theorem and its proof ask for equal tokens, and that is what is needed.
 # :::
 #
-# In floating point zero means rounding. We take six POST-LN blocks, so that nothing grows, with a random linear loss, and compare the query and key gradients with the value gradient of the same block.
+# In floating point zero means rounding. We take six POST-LN blocks, so that nothing grows, with a random linear loss (the entries of the output times random numbers, summed), and compare the query and key gradients with the value gradient of the same block.
 
 
 # %%
@@ -808,7 +824,7 @@ swept = {
     )
     for name, values in sweeps.items()
 }
-in_range = torch.cat([values[0, :4] for name, values in swept.items()])
+in_range = torch.cat([values[:, :4].flatten(0, 1) for values in swept.values()])  # queries and values
 z_scores = (in_range.mean(1) - 1).abs() / in_range.std(1) * math.sqrt(pairs_drawn)
 stds = torch.tensor(sweeps["std"][:4], **like)[:, None]
 wrong_power = swept["std"][0, :4] * stds**2  # as if the claim had σ_x⁴
@@ -852,7 +868,7 @@ ledger.check(
 )
 ledger.check(
     "thesis:fig-67",
-    "True softmax against the formula for queries: 16 points of four sweeps with σ_x ≤ 0.5",
+    "True softmax against the formulas for queries and values: 16 points of four sweeps with σ_x ≤ 0.5",
     measured=z_scores,
     criterion=at_most("|mean of true/theory − 1| in standard errors", 4.5),
     control=control(
@@ -914,7 +930,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The first row says when the assumption of uniform attention is right: the logits have the standard deviation $\sigma_x^2m/m_k$ for keys of width $m_k$, so it is right for wide keys and fixed $m$, or for small tokens. With $m_k=m$ and $\sigma_x=1$ it is not, at any width.
+# The first row says when the assumption of uniform attention is right: for keys of width $m_k$, with entries of $W_Q$ and $W_K$ of variance $1/m_k$, the logits have the standard deviation $\sigma_x^2m/m_k$, so it is right for wide keys and fixed $m$, or for small tokens. With $m_k=m$ and $\sigma_x=1$ it is not, at any width.
 #
 # ### Gradients in a deep network
 #
@@ -938,7 +954,7 @@ cosine_of = {
     )
     for nu in by_strength
 }
-query_falls = (by_strength[1.0][0, -1] / by_strength[1.0][0, 0]).log()
+query_falls = (by_strength[1.0][:2, -1] / by_strength[1.0][:2, 0]).log().amax(0)  # queries and keys
 value_rises = (by_strength[1.0][2, -1] / by_strength[1.0][2, 0]).log()
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the last block of a deep network the query gradient is hundreds of times smaller than in the first; the value gradient is larger.** From left to right: mean cosine of two tokens after each block; norm of the gradient of queries, and of values, over that of the first block. POST-LN, 12 blocks, $T=16$, $m=32$, 24 draws, random linear loss; bands: 95 %. What breaks it (dashed): strength $1/\\sqrt{12}$.", "name": "fig-rank-layers"}, "image": {"alt": "Three panels against the block. Left: cosines rise to one for strength one and to about 0.5 for the dashed curve. Middle: on a logarithmic axis the curve of strength one falls by several decades. Right: curves near one that rise or fall moderately."}}
@@ -968,9 +984,11 @@ plt.show()
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:fig-29",
-    "POST-LN, ν = 1: the query gradient falls from the first block to the twelfth, by more than a factor ten",
+    "POST-LN, ν = 1: the gradients of queries and keys fall from the first block to the twelfth by more than a factor ten",
     measured=query_falls,
-    criterion=confident("ln(query gradient of block 12/block 1)", at_most=-math.log(10)),
+    criterion=confident(
+        "larger of ln(gradient of block 12/block 1) for queries and keys", at_most=-math.log(10)
+    ),
     control=control("the value gradient", value_rises),
     expected="reproduced",
     claim="experiment",
@@ -983,7 +1001,8 @@ ledger.check(
 #
 # The source conjectures that Adam succeeds with Transformers partly because it repairs this imbalance: it divides each entry of the gradient by its recent size, so queries and keys get larger steps. We look at what Adam does, and then test the conjecture by giving queries and keys a step of their own.
 #
-# **The task**: reverse a sequence of digits. An encoder with one head per block sees digits $0$ to $9$, embedded in $m$ numbers with sinusoidal positions, and must put out the same digits in opposite order; without attention it cannot. Each step takes 32 fresh sequences. SGD has momentum $.9$; all step sizes are
+# **The task**: reverse a sequence of digits. An encoder with one head per block sees digits $0$ to $9$, embedded in $m$ numbers with sinusoidal positions, and must put out the same digits in opposite order; without attention it cannot. Knowing nothing costs the loss $\ln10=2.30$; knowing which digits occur in the sequence, but not where, costs
+# $1.62$ at 8 digits and $1.95$ at 16. A run has *solved* the task if its loss ends below $.05$. Each step takes 32 fresh sequences. SGD has momentum $.9$; all step sizes are
 # multiplied by $.3$ after 40 % and by $.1$ after 80 % of the steps. The rule for SGD is, with the factor $c$ for queries and keys,
 #
 # $$
@@ -1051,22 +1070,43 @@ agreement = results.agree(
     {"losses": of("normalized", "sgd qk x 10")[:1, :record_count]}, {"losses": again["losses"]}, rtol=5e-2
 )
 
-# %%
-for setting in ("normalized", "large", "scaled"):
-    print(setting)
-    for name in attention_training.ARMS[setting]:
-        print(
-            f"  {name:18s} solved {solved(setting, name):2d} of 10, median loss {last(setting, name).median():.2f}"
-        )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A step ten times larger for queries and keys, and nothing else, trains the network on which SGD is stuck.** Loss on 128 sequences against the step; thin: ten seeds each, thick: their median. Left: 8 digits, 5 POST-LN blocks, $m=16$, step .05 for SGD and .003 for Adam. Middle: 16 digits, 6 POST-LN blocks, $m=32$, .05 and .001. Right: as left without normalization, strengths from $1/\\sqrt5$ on and trained. What breaks it (dashed): queries and keys frozen at their start, under Adam on the left, under SGD on the right. Kept results.", "name": "fig-rank-training"}, "image": {"alt": "Three panels of loss against steps. Left: SGD, SGD with a larger query step and Adam all fall in about half of the seeds, the dashed curve stays high. Middle: only SGD with the larger query step falls. Right: all fall to zero, the dashed one too."}}
+# %%
+def in_words(name):
+    rule, _, how = name.replace(",", "").partition(" ")
+    how = how.replace("qk", "queries and keys").replace(" x ", " times ").replace(" / ", " over ")
+    return {"sgd": "SGD", "adam": "Adam"}[rule] + (f", {how}" if how else "")
+
+
+titles = {
+    "normalized": "8 digits, POST-LN",
+    "large": "16 digits, POST-LN",
+    "scaled": "8 digits, scaled branches",
+}
+for setting, title in titles.items():
+    length = 16 if setting == "large" else 8
+    digits = torch.randint(
+        10,
+        (128, length),
+        generator=runs.Run("adaptivity/rank_collapse").generator("shown sequences", seed=0),
+    )
+    shares = torch.nn.functional.one_hot(digits, 10).double().mean(1)  # of each digit in a sequence
+    print(f"{title}; knowing which digits occur: {torch.special.entr(shares).sum(1).mean():.2f}")
+    for name in attention_training.ARMS[setting]:
+        result = f"solved {solved(setting, name):2d} of 10, median loss {last(setting, name).median():.2f}"
+        print(f"  {in_words(name):30s} {result}")
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With 16 digits a step ten times larger for queries and keys trains six of ten networks on which SGD is stuck; with 8 digits it changes nothing.** Loss on 128 sequences against the step; thin: ten seeds each, thick: their median. Left: 8 digits, 5 POST-LN blocks, $m=16$, step .05 for SGD and .003 for Adam. Middle: 16 digits, 6 POST-LN blocks, $m=32$, step .05. Right: as left without normalization, strengths start at $1/\\sqrt5$ and are trained. What breaks it (dashed): queries and keys frozen at their start, under Adam on the left, under SGD on the right; in the middle three times the step for all weights. Kept results.", "name": "fig-rank-training"}, "image": {"alt": "Three panels of loss against steps. Left: SGD, SGD with a larger query step and Adam all fall in about half of the seeds, the dashed curve stays high. Middle: SGD with the larger query step falls, SGD and the dashed curve stay at two. Right: all fall to zero, the dashed one too."}}
 fig, axes = figures.subplots(1, 3, size=(10.5, 3.9), sharey=True)
 panels = {
     "normalized": (
         "8 digits, POST-LN",
         {"sgd": "blue", "sgd qk x 10": "vermillion", "adam": "green", "adam, qk frozen": "dark grey"},
     ),
-    "large": ("16 digits, POST-LN", {"sgd": "blue", "sgd qk x 10": "vermillion", "adam": "green"}),
+    "large": (
+        "16 digits, POST-LN",
+        {"sgd": "blue", "sgd qk x 10": "vermillion", "sgd all x 3": "dark grey"},
+    ),
     "scaled": ("8 digits, scaled", {"sgd": "blue", "adam": "green", "sgd, qk frozen": "dark grey"}),
 }
 words = {"sgd": "SGD", "sgd qk x 10": "SGD, queries and keys times 10", "adam": "Adam"}
@@ -1075,8 +1115,9 @@ for ax, (setting, (title, arms)) in zip(axes, panels.items(), strict=True):
     for name, color in arms.items():
         curves = of(setting, name).clamp(max=5)
         ax.plot(steps, curves.T, color=figures.COLORS[color], lw=0.5, alpha=0.5, **plain)
-        if "frozen" in name:
-            figures.line_control(ax, steps, curves.median(0).values, label="frozen", lw=2)
+        if "frozen" in name or "all" in name:
+            label = "frozen" if "frozen" in name else "all times 3"
+            figures.line_control(ax, steps, curves.median(0).values, label=label, lw=2)
         else:
             ax.plot(
                 steps,
@@ -1088,25 +1129,25 @@ for ax, (setting, (title, arms)) in zip(axes, panels.items(), strict=True):
             )
     ax.set(title=title, xlabel="step", ylim=(-0.1, 2.9))
 axes[0].set(ylabel="loss")
-axes[0].legend(fontsize=7.5)
-axes[2].legend(fontsize=7.5)
+for ax in axes:
+    ax.legend(fontsize=7.5)
 plt.show()
 
 # %% [markdown]
 # Read the panels one by one.
 #
 # - **8 digits, five blocks.** At the start the value gradient is three times the query gradient in the first block and seventeen times in the last. Yet SGD at its best step ($.05$, of four that were tried) solves the task for six of ten seeds, as Adam does. A larger step for queries and keys does
-#   not help: seven, six and one of ten for the factors 3, 10 and 30. What cannot be missed is that queries and keys *learn*: frozen, Adam solves it for no seed.
-# - **16 digits, six blocks.** The ratio goes from four to fifty-five. SGD gets nowhere with two step sizes. Multiply the step of queries and keys alone by ten: six of ten seeds are solved. So a fixed factor on two matrices can be enough, and no adaptive method is needed. Adam was run with
-#   one step size only, and 2,000 steps were too few for it: this panel does not compare SGD with a tuned Adam.
+#   not help: seven, six and one of ten for the factors 3, 10 and 30. That queries and keys *learn* is necessary: with both frozen Adam solves the task for no seed, and ends at the loss of a model that knows only which digits occur.
+# - **16 digits, six blocks.** The ratio goes from four to fifty-five. SGD, tried with the steps $.05$ and $.15$, solves it for no seed; with $.05$ all ten end near $1.95$, so they know which digits occur and nothing else. Multiply the step of queries and keys alone by ten: six of ten seeds are solved. So a fixed factor on two matrices can be enough, and no adaptive method is needed. Adam is
+#   in the table, not in the panel: it was run with one step size ($.001$) only, and solved it for no seed in 2,000 steps. That is no comparison with a tuned Adam.
 # - **Scaled branches, no normalization.** SGD solves it for all seeds. It also does so *with queries and keys frozen at random*, unless it diverges (three of ten). On this network the toy says nothing about query gradients.
 #
-# Before the ten seeds were run, a pilot with two to six seeds on 8 digits had found the factor ten to succeed for four of four seeds and SGD for one of six. Ten seeds do not confirm it there. The setting with 16 digits was added after that, because a single seed had shown SGD failing on a similar one; its criterion, the same as for 8 digits, was fixed before it was run.
+# Before the ten seeds were run, a pilot with two to six seeds on 8 digits had found the factor ten to succeed for four of four seeds and SGD for one of six. Ten seeds do not confirm it there. The setting with 16 digits was added after that, because a single seed had shown SGD failing on a similar one; its criterion, the same as for 8 digits, was fixed before it was run. So the first row below rests on a setting that was chosen after the second row had failed.
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:beyond-query-step",
-    "16 digits: SGD with ten times the step for queries and keys ends lower than plain SGD, paired over ten seeds",
+    "16 digits, a setting added after 8 digits had shown no difference: SGD with ten times the step for queries and keys ends lower than plain SGD, paired over ten seeds",
     measured=last("large", "sgd") - last("large", "sgd qk x 10"),
     criterion=confident("loss of SGD − loss of SGD with the factor", at_least=0.0),
     control=control(
@@ -1170,6 +1211,14 @@ def slope_in_depth(gap):  # of each seed, mean over the records
 smallest = gap_long.mean(1).amin(1)  # of the five blocks
 early_late = gap_long[:, :5].mean((1, 2)) - gap_long[:, -5:].mean((1, 2))
 
+
+def as_printed(
+    gap,
+):  # 1 for each seed whose gap grows with the block and stays within a factor of two in time
+    drift = gap[:, :5].mean((1, 2)) - gap[:, -5:].mean((1, 2))
+    return ((slope_in_depth(gap) > 0) & (drift.abs() < math.log(2))).to(**like)
+
+
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Adam gives queries larger steps than values, more so in deeper blocks; the gap does not stay constant, and at fifteen blocks it does not save the training.** Left: effective step of queries over that of values during training, block by block, the source's toy (geometric mean of ten seeds). Middle: the same over the block, mean over the training, 5 and 15 blocks; bands: 95 %. Right: mean cosine of two tokens at the start (solid) and after training (dotted), 5 and 15 POST-LN blocks. What breaks it (dashed): branches scaled with the depth, after training. Kept results.", "name": "fig-rank-adam"}, "image": {"alt": "Left: five curves between one and thirty that fall over time, higher for later blocks. Middle: a line rising to about fifteen at block five and one rising beyond ten thousand at block fifteen. Right: cosines rising towards one at fifteen blocks before and after training; a dashed curve falls to zero."}}
 fig, axes = figures.subplots(1, 3, size=(10.5, 3.7))
 steps = torch.as_tensor(kept["long"]["records"])
@@ -1207,10 +1256,12 @@ plt.show()
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-adam-query-rates",
-    "The source's toy: Adam's effective step is larger for queries than for values in every block, mean over training",
-    measured=smallest,
-    criterion=confident("least of five blocks of ln(step of queries/step of values)", at_least=0.0),
-    control=control("values over queries", (-gap_long).mean(1).amin(1)),
+    "The source's toy: Adam's effective step is larger for queries than for values in every block, and more so in later blocks",
+    measured=torch.minimum(smallest, slope_in_depth(gap_long)),
+    criterion=confident(
+        "least of ln(step of queries/step of values) and of its increase a block", at_least=0.0
+    ),
+    control=control("blocks in opposite order", torch.minimum(smallest, slope_in_depth(gap_long.flip(2)))),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -1219,12 +1270,13 @@ ledger.check(
 )
 ledger.check(
     "thesis:fig-30",
-    "The gap grows with the block",
-    measured=slope_in_depth(gap_long),
-    criterion=confident("increase of ln(step of queries/step of values) a block", at_least=0.0),
-    control=control("blocks in opposite order", slope_in_depth(gap_long.flip(2))),
-    expected="reproduced",
+    "The gap grows with the block and is constant in time within a factor of two, seed by seed",
+    measured=as_printed(gap_long),
+    criterion=confident("share of seeds that show both", at_least=0.5),
+    control=control("blocks in opposite order", as_printed(gap_long.flip(2))),
+    expected="partly",
     claim="experiment",
+    reason="it grows with the block in every seed, but falls in time, by a factor of two on average (row below)",
     seeds=seeds,
     rtol=0.5,
 )
@@ -1241,14 +1293,14 @@ ledger.check(
 )
 
 # %% [markdown]
-# The first two claims of the source reproduce: the ratio is about 2 in the first block and 15 in the last. That it is "remarkably constant" in time does not: on average over the blocks it falls from about 7 to 3. And there is a limit. With fifteen POST-LN blocks the tokens of the last are equal to three digits at the start; Adam raises
-# the step of its queries to more than ten thousand times that of its values, and after 1,000 steps no seed has learned anything, and the tokens are as alike as before. An adaptive step repairs the *size* of a gradient. If what is left of it is noise, it repairs nothing.
+# Two claims of the source reproduce: queries get the larger steps, and the more so the later the block; the ratio is about 2 in the first block and 15 in the last. That it is constant in time does not: averaged over the blocks it falls from about 7 to 3. And there is a limit. With fifteen POST-LN blocks the mean cosine in the last is above $.998$ at the start; Adam raises
+# the step of its queries to more than ten thousand times that of its values, and after 1,000 steps no seed has a loss below $1.99$, worse than knowing which digits occur, and the mean cosine is still above $.98$. An adaptive step repairs the *size* of a gradient, not its direction.
 #
 # ## Two cures, and their limits
 #
 # **Scale the branches.** By {eq}`eq-rank-odds` the log-odds of the mean token move by $\bar\nu_1=D\nu_1^2$ in all. Keep $D\nu_1^2$ at one, and depth does no harm.
 #
-# **Give queries and keys another step**, or make their gradient larger by a factor in the logits.
+# **Give queries and keys another step**, or make their gradient larger by a factor in the logits, the *gain* $1/\tau$.
 #
 # :::{prf:proposition} The temperature that balances the gradients
 # :label: thesis-eq-86
@@ -1259,10 +1311,10 @@ ledger.check(
 #
 # *The key step.* Dividing the logits by $\tau$ divides the query gradient by $\tau$ and leaves uniform attention as it is.
 #
-# **Predict first.** Take this temperature, many small tokens and a true softmax. Is the ratio of the two squared gradients then one?
+# **Predict first.** Take this temperature, many uncorrelated tokens and a true softmax. Is the ratio of the two squared gradients then one?
 #
 # :::{dropdown} Answer
-# It is one half, for all sizes. To make the query gradient as large as the value gradient the logits must be so large that the attention is not uniform any more, and then the value gradient is twice its formula.
+# It is one half, however small the tokens are. To make the query gradient as large as the value gradient the logits must be so large that the attention is not uniform any more, and then the value gradient is twice its formula.
 # :::
 #
 # :::{prf:proposition} The value gradient contains the query gradient
@@ -1284,7 +1336,8 @@ ledger.check(
 # in {eq}`eq-rank-means`, over $\tau^2$. $\square$
 # :::
 #
-# So the source's statement that the temperature leaves the values alone is right only while it has no effect worth having, and equation {eq}`eq-rank-temperature` reaches half of the balance.
+# Under uniform attention, which the source assumes, the temperature does not change the value gradient; to first order in the logits it does. At {eq}`eq-rank-temperature` the two terms are equal, so the squared ratio is one half. A larger gain brings it nearer
+# to one as long as the logits stay small, which needs many more tokens than $m$.
 
 
 # %%
@@ -1323,7 +1376,7 @@ wrong_gain = torch.tensor(wrong_gain, **like) - 1
 source, hot = run.generator("balance"), run.pick(smoke=40, book=200, paper=1000)
 small = tokens(hot, 128, 16, 0.0, 0.25, source)  # 128 small tokens of width 16
 query, value = jacobian_norms(small, *draw(hot, 16, source)[:3], gain=balancing_gain(128, 16, 0.0, 0.25))
-true_ratio, to_formula = query.mean() / value.mean(), query.mean() / value_claim(128, 16, 0.0, 0.25)
+true_ratio, to_formula = query / value.mean(), query / value_claim(128, 16, 0.0, 0.25)
 
 # %%
 speed = torch.as_tensor(kept["scaled"]["records"])
@@ -1361,9 +1414,9 @@ ledger.check(
 )
 ledger.check(
     "thesis:beyond-half-of-the-balance",
-    "True softmax at the balancing temperature, T = 128, m = 16, ρ = 0: the ratio is one half, not one",
+    "True softmax at the balancing temperature, T = 128, m = 16, ρ = 0: the ratio is near one half, not one",
     measured=true_ratio,
-    criterion=between("mean of queries/mean of values", 0.44, 0.56),
+    criterion=confident("queries/mean of values", at_most=2 / 3),
     control=control("over the formula for the values", to_formula),
     expected="reproduced",
     claim="experiment",
@@ -1388,7 +1441,7 @@ ledger.check(
     control=control("steps with the gain − steps of Adam", than_adam),
     expected="partly",
     claim="experiment",
-    reason="the mean difference is a few per cent of the steps, and its interval contains zero",
+    reason="the mean difference is 6 steps of about a thousand, and its interval, −147 to 159, contains zero",
     seeds=seeds,
     rtol=0.5,
 )
@@ -1405,7 +1458,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# **A third cure follows from the theorem**: since attention collapses the tokens by writing on the mean token, subtract the mean over the tokens from its output. {cite:t}`ali2023centered` propose a correction of this kind. With softmax, ReLU and no normalization, 32 tokens of width 64, the mean cosine after 24 blocks is then about $.4$ in the place of $1$; what is left is the work of ReLU.
+# **A third cure follows from the theorem**: since attention collapses the tokens by writing on the mean token, subtract the mean over the tokens from its output. {cite:t}`ali2023centered` subtract $\frac1T$ from each entry of $\mathcal A$, which is the same under uniform attention. With softmax, ReLU and no normalization, 32 tokens of width 64, the mean cosine after 24 blocks is then about $.4$ in the place of $1$; what is left is the work of ReLU.
 #
 # ### Source and here
 
@@ -1433,7 +1486,7 @@ figures.comparison(
             True,
         ),
     ],
-    "the signs of the intervals in the rows above; − where the interval contains zero",
+    "the verdict of the row above on the same quantity; not evaluated where no row decides it",
     run=run,
     name="source-and-here",
     rtol=0.5,
@@ -1472,16 +1525,16 @@ for number, statement, stand_in in (
 # :::
 #
 # **What the toy shows, and what not.** It shows that the step of queries and keys can decide whether SGD trains, that it need not, and that scaled branches make the question disappear. It has one head, random sequences and at most 16 digits; it says nothing about translation, where the source reports 31.36 for SGD with POST-LN, 32.79 with scaled
-# branches and 35.69 with the gain as well, against 35.39 for Adam. There the gain matters more than the scaling; on the toy it does nothing.
+# branches and 35.69 with the gain as well, against 35.39 for Adam. There the gain matters more than the scaling; on the toy it makes no measurable difference.
 #
 # ## For the practitioner
 #
 # - Log $p=T\lVert\bar x\rVert^2/\lVert X\rVert^2$ after each block at the start; it costs one mean. If $1-p$ is below a few per cent in the last blocks, their queries are starved.
-# - Keep $D\nu_1^2$ fixed when you change the depth: start the attention branches at $1/\sqrt D$, or at zero and train the strength. PRE-LN grows its stream and thereby does a part of this by itself.
+# - Keep $D\nu_1^2$ fixed when you change the depth: start the attention branches at $1/\sqrt D$, or at zero and train the strength. With PRE-LN the tokens grow from block to block while what is added does not, so later blocks change them less; this does a part of the work.
 # - Before you give up on SGD, or when you choose groups for an optimizer, compare the gradient norms of queries, keys and values at the start. A step of its own for queries and keys costs one line.
 # - If the query gradient is small, look at the entropy of the attention. Near one: tokens are alike, scale the branches. Near zero: logits are too large; normalize queries and keys {cite}`dehghani2023scaling`, or use a higher temperature.
-# - Do not expect a temperature to balance the gradients: in the range where the formulas hold it brings the squared ratio to one half at best.
-# - Do not conclude from two seeds. On this page four of four seeds became six of ten.
+# - Do not expect {eq}`eq-rank-temperature` to balance the gradients: it brings the squared ratio to one half, because the value gradient grows as well.
+# - Use ten seeds or more. In a pilot of this page the factor ten had succeeded for four of four seeds on 8 digits; of ten seeds it succeeded for six, as SGD did without it.
 #
 # ## Exercises
 #
@@ -1547,7 +1600,7 @@ assert abs(float(mean_norms(far)[3]) - 5.0005) < 1e-9 and abs(2 + 16 * 0.1**4 - 
 # :::{exercise}
 # :label: ex-rank-open
 # **Open.** Does the best factor for queries and keys follow the ratio of gradient norms at the start, when the depth changes? Known: the ratio is 3 to 17 at 5 blocks, where factors of 3 and 10 did no harm and 30 did; 4 to 55 at 6 blocks of width 32, where 10 helped; beyond 9,000 in the last of 15 blocks, where even Adam failed.
-# A related question has an answer in the kept results: where the strengths are trained under SGD, as in the source's figure 69, $|\nu_1|$ grows from $.45$ to about $.6$ on average, $|\nu_2|$ falls to $.14$, the cosine after the last block *falls* from $.6$ to below $.1$, and the mean square of an entry grows from 1 to 12.
+# A related question has an answer in the kept results: where the strengths are trained under SGD with gain 2, as in the source's figure 69, $|\nu_1|$ grows from $.45$ to $.63$ on average, $|\nu_2|$ falls to $.14$, the cosine after the last block *falls* from $.63$ to $.06$, and the mean square of an entry, 1 up to the last block but one, is 12 after the last.
 # :::
 #
 # ## What to remember
@@ -1555,8 +1608,8 @@ assert abs(float(mean_norms(far)[3]) - 5.0005) < 1e-9 and abs(2 + 16 * 0.1**4 - 
 # 1. Attention writes one vector to all tokens: the odds of the mean token grow by about $1+\nu_1^2$ a block, and tokens become alike.
 # 2. The value gradient is proportional to $p$, the query gradient to $(1-p)^2$ and to the cube of the tokens' variance.
 # 3. Equal tokens give queries and keys no gradient at all; tokens on a line, and tokens with mean zero, do not collapse by this mechanism.
-# 4. Strength $1/\sqrt D$ stops the collapse at every depth. An adaptive step repairs sizes only.
-# 5. On the toy one factor on two matrices made SGD work where it had failed, and made no difference where it had not.
+# 4. Strength $1/\sqrt D$ stops the collapse at every depth. An adaptive step repairs only the size of a gradient.
+# 5. On the larger toy one factor on two matrices made SGD work where it had failed; on the smaller one, where SGD solves six of ten, it made no difference.
 #
 # **Further reading.** {cite:t}`noci2022signal` for the theorems; {cite:t}`dong2021attention` for collapse without residual branches, which is doubly exponential; {cite:t}`vaswani2017attention` for the architecture and {cite:t}`xiong2020layer` for the place of the normalization; {cite:t}`noci2023shaped` for attention that stays
 # non-degenerate at infinite depth; {cite:t}`zhang2024transformers` for another explanation of Adam's lead, by the spectra of blocks of the Hessian.
@@ -1581,7 +1634,9 @@ for name, std, uniform in (
     norm_laws[name] = torch.stack([each.square().sum((1, 2)) for each in path[1:]])
     mean = 10 * X.mean(0).square().sum()
     norm_claims[name] = 1.1**10 * (X.square().sum() + mean * (1.1**10 - 1))  # the lemma at D = 10
+    norm_claims[name + ", wrong"] = 1.1**10 * (X.square().sum() + mean * 1.1**10)
 norm_off = {name: (law[-1].mean() / norm_claims[name] - 1).abs() for name, law in norm_laws.items()}
+norm_wrong = norm_laws["uniform, small"][-1].mean() / norm_claims["uniform, small, wrong"] - 1
 
 # %%
 map_draws = run.pick(smoke=4, book=12, paper=40)
@@ -1596,14 +1651,13 @@ for (a, std), (b, rho), (c, m), (d, T) in itertools.product(
     measured[a, b, c, d] = (query.mean() / value.mean()).log() / 2
 
 
-def of_maps(x, y):  # correlation of two maps within each panel of σ_x, all four ρ together
-    x, y = (each.flatten(1) - each.flatten(1).mean(1, keepdim=True) for each in (x, y))
-    return (x * y).sum(1) / (x.norm(dim=1) * y.norm(dim=1))
+def apart(x, y):  # root mean square difference of two maps, for each σ_x
+    return (x - y).flatten(1).square().mean(1).sqrt()
 
 
-mixed = measured.flatten(1)[:, torch.randperm(64, generator=source)]
+one_power_less = theory - torch.log(1 - torch.tensor(rhos, **like))[:, None, None] / 2
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Theory and truth look the same.** $\\ln$ of query over value gradient, over $T$ (across) and $m$ (up), for four correlations $\\rho$; upper row: formula, lower row: true softmax, $\\sigma_x=0.5$. Kept outside: $\\sigma_x=0.1$, which is in the row below. What breaks it: the cells in random order.", "name": "fig-rank-maps"}, "image": {"alt": "Two rows of four small heat maps that agree; the maps darken from left to right."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Theory and truth look the same.** $\\ln$ of query over value gradient, over $T$ (across) and $m$ (up), for four correlations $\\rho$; upper row: formula, lower row: true softmax, $\\sigma_x=0.5$. The check below includes $\\sigma_x=0.1$. What breaks it: $1-\\rho$ in the place of $(1-\\rho)^2$.", "name": "fig-rank-maps"}, "image": {"alt": "Two rows of four small heat maps that agree; the maps darken from left to right."}}
 fig, axes = figures.subplots(2, 4, size=(9.2, 4.4))
 limits = {
     "vmin": float(theory[1].min()),
@@ -1644,10 +1698,13 @@ plt.show()
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:fig-66",
-    "Small tokens, uniform and true attention: the mean squared norm at ten blocks is that of the lemma within 10 %",
+    "Small tokens, uniform and true attention: the mean squared norm at ten blocks is that of the lemma within 3 %",
     measured=torch.stack([norm_off["uniform, small"], norm_off["softmax, small"]]),
-    criterion=at_most("|mean/lemma − 1|", 0.1),
-    control=control("true attention, σ_x = 1", norm_off["softmax, σ_x = 1"]),
+    criterion=at_most("|mean/lemma − 1|", 0.03),
+    control=control(
+        "(1 + ν₁²)^D in the place of (1 + ν₁²)^D − 1; true attention, σ_x = 1",
+        torch.stack([norm_wrong.abs(), norm_off["softmax, σ_x = 1"]]),
+    ),
     expected="reproduced",
     claim="experiment",
     rtol=0.5,
@@ -1655,12 +1712,12 @@ ledger.check(
 ledger.check(
     "thesis:fig-68",
     "Maps of ln of query over value gradient by formula and by the true softmax, σ_x = 0.1 and 0.5, 64 cells each",
-    measured=of_maps(theory, measured),
-    criterion=at_least("correlation of the two maps", 0.98, signed=True),
-    control=control("the cells in random order", of_maps(theory, mixed)),
+    measured=apart(theory, measured),
+    criterion=at_most("root mean square of the difference", 0.15),
+    control=control("1 − ρ in the place of (1 − ρ)² in the formula", apart(one_power_less, measured)),
     expected="reproduced",
     claim="experiment",
-    rtol=0.02,
+    rtol=0.2,
 )
 
 # %% tags=["remove-input"]
