@@ -545,6 +545,7 @@ ledger.check(
     control=control("POST-LN in the place of PRE-LN", saved("post")),
     expected="reproduced",
     claim="experiment",
+    needs="book",
     rtol=0.2,
 )
 
@@ -1707,6 +1708,7 @@ ledger.check(
     ),
     expected="reproduced",
     claim="experiment",
+    needs="book",
     rtol=0.5,
 )
 ledger.check(
@@ -1717,6 +1719,7 @@ ledger.check(
     control=control("1 − ρ in the place of (1 − ρ)² in the formula", apart(one_power_less, measured)),
     expected="reproduced",
     claim="experiment",
+    needs="book",
     rtol=0.2,
 )
 
