@@ -18,12 +18,13 @@
 #
 # **Does the accelerated path make its action least, and for how long?** The path always makes the action *stationary*,
 # that is, small changes of the path change it only in second order. The action is *least* only on windows of time
-# shorter than a limit between $\pi/\sqrt L$ and $3.832/\sqrt L$, where $L$ is the largest curvature of the loss; at the usual
-# step size $\eta=1/L$ this is at most $3.8$ steps. **What breaks it**: five per cent more time than the limit, or any friction
+# shorter than a limit between $\pi/\sqrt L$ and $3.832/\sqrt L$, where $L$ is the largest curvature of the loss. One step of
+# size $\eta$ takes the time $\sqrt\eta$, so at the usual $\eta=1/L$ this is at most $3.8$ steps. **What breaks it**: five per cent more time than the limit, or any friction
 # that is low enough to accelerate.
 #
 # The picture is made by gradient descent on whole curves. Two points of Nesterov's path are joined by a straight line,
-# and the line then moves downhill in the action, with its ends held fixed.
+# and the line then moves downhill in the action, with its ends held fixed. (Each step is preconditioned by the matrix of
+# $\frac12\int t^3\dot\vartheta^2dt$; without this the wiggles would force tiny steps.)
 
 # %% tags=["colab", "remove-cell"]
 # On Colab only: fetch the library of this book. It replaces nothing that is installed there.
@@ -96,6 +97,7 @@ def lagrangian(theta, velocity, t):  # its integral over time is the action
     return t**3 * (velocity**2 / 2 - theta**2 / 2)
 
 
+# %%
 def descend(length, steps, nodes=600):  # gradient descent on curves, ends fixed
     t = torch.linspace(1, 1 + length, nodes + 1, **like)
     ends = nesterov_path(t[[0, -1]])
@@ -140,7 +142,7 @@ figures.numbers(
 )
 
 # %% [markdown]
-# This chapter turns $\beta_1$ in
+# This chapter studies $\beta_1$ in
 # $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$: it grows like
 # $(k-1)/(k+2)$, or is constant, and the gradients have no noise. After it you can
 #
@@ -188,7 +190,7 @@ figures.numbers(
 # whose gradient is $L$-Lipschitz (*$L$-smooth*) and $\eta\le1/L$, the gap to the minimum is
 # $\mathcal L(\theta_k)-\mathcal L^\star\le2\lVert\theta_0-\theta^\star\rVert^2/(\eta(k+1)^2)$ {cite}`nesterov1983method,su2016differential`; gradient
 # descent has $1/k$ in the place of $1/k^2$. No method that moves in the span of the gradients it has seen can do better than $1/k^2$
-# in less than $d$ steps {cite}`nesterov2018lectures`.
+# while $d\ge2k+1$: on one quadratic its gap is at least $3L\lVert\theta_0-\theta^\star\rVert^2/(32(k+1)^2)$ {cite}`nesterov2018lectures`.
 #
 # With time $t=k\sqrt\eta$ and $\eta\to0$ the method becomes a motion with the friction $3/t$ {cite}`su2016differential`,
 #
@@ -202,8 +204,6 @@ figures.numbers(
 #
 # where $\mathrm J_1$ is a Bessel function, a damped wave that looks like $\sqrt{2/\pi x}\,\cos(x-\frac{3\pi}4)$ for large $x$. Its first zero
 # beyond $0$ is $j_{1,1}=3.8317$; this number will return.
-#
-# Here is the method as written above, and Nesterov's function on which no method is fast.
 
 
 # %%
@@ -217,7 +217,8 @@ def nesterov(gradient, theta, eta, steps):
 
 
 # %% [markdown]
-# Two hundred problems in one dimension, $\mathcal L=\frac h2\theta^2$ with $h$ from $10^{-6}$ to $1$, so $L=1$ and $\eta=1$, for both methods, and both flows in closed form:
+# Two hundred problems in one dimension, $\mathcal L=\frac h2\theta^2$ with $h$ from $10^{-6}$ to $1$, so $L=1$ and $\eta=1$, for both methods, and both flows in closed form. The constant $2$ is met by another loss, $\lvert\theta\rvert$ (rounded
+# within $10^{-4}$ of its minimum for the method): until it arrives, the flow moves as $\theta_0-\frac18t^2$, so $t^2$ times the gap is $2\theta_0^2$ at $t^2=4\theta_0$.
 
 # %%
 curvatures = torch.logspace(-6, 0, 200, **like)  # 200 problems in one dimension, L = 1
@@ -226,6 +227,8 @@ accelerated = nesterov(lambda x: curvatures * x, torch.ones(200, **like), 1.0, m
 plain = (1 - curvatures) ** torch.arange(most + 1, **like)[:, None]
 bound = 2 / torch.arange(1, most + 2, **like)[:, None] ** 2  # 2 |θ_0 - θ*|² / (k + 1)²
 room = {name: 1 - curvatures * x**2 / 2 / bound for name, x in (("nag", accelerated), ("gd", plain))}
+steep = nesterov(lambda x: (1e4 * x).clamp(-1, 1), torch.ones(1, **like), 1e-4, most).abs()  # L = 1e4
+corner = 1 - torch.where(steep < 1e-4, 5e3 * steep**2, steep - 5e-5) / bound / 1e4
 
 # %%
 times = torch.logspace(-1, 3, 300, **like)
@@ -241,6 +244,8 @@ squared = times[:, None] ** 2
 flow_room = torch.cat(
     [(2 - squared * flow_gap(3)).flatten(), (0.5 - times[:, None] * gradient_gap).flatten()]
 )
+before = torch.linspace(0.01, math.sqrt(8), 1000, **like)  # loss |θ|, until it arrives
+corner_room = 2 - before**2 * (1 - before**2 / 8)
 
 
 # %% [markdown]
@@ -283,20 +288,25 @@ assert torch.allclose(kept.watched, accelerated[:51])  # the library's memory is
 
 ledger.check(
     "thesis:alg-nag",
-    "Nesterov's method stays below 2‖θ_0 − θ*‖²/(η(k + 1)²) on 200 problems, at every step",
-    measured=room["nag"],
+    "Nesterov's method stays below 2‖θ_0 − θ*‖²/(η(k + 1)²) on 201 problems, at every step",
+    measured=torch.cat([room["nag"], corner], -1),
     criterion=inequality("1 − gap · η(k + 1)²/(2‖θ_0 − θ*‖²)"),
-    control=control("gradient descent under the same bound", room["gd"].min()),
+    control=control(
+        "gradient descent under the same bound; loss |θ| with 1.9 in the place of 2",
+        torch.stack([room["gd"].min(), 1 - (1 - corner.min()) * 2 / 1.9]),
+    ),
     expected="holds",
 )
 ledger.check(
     "thesis:claim-ode-rates",
     "The flows keep the rates: t² · gap ≤ 2‖θ_0 − θ*‖² with friction 3/t, t · gap ≤ ‖θ_0 − θ*‖²/2 for gradient flow",
-    measured=flow_room,
+    measured=torch.cat([flow_room, corner_room]),
     criterion=inequality("2 − t² · gap (friction 3/t); 1/2 − t · gap (gradient flow)"),
     control=control(
-        "friction 1/t, and gradient flow, under the bound 2/t²",
-        torch.stack([(2 - squared * flow_gap(1)).min(), (2 - squared * gradient_gap).min()]),
+        "friction 1/t, and gradient flow, under the bound 2/t²; loss |θ| under 1.9/t²",
+        torch.stack(
+            [(2 - squared * flow_gap(1)).min(), (2 - squared * gradient_gap).min(), corner_room.min() - 0.1]
+        ),
     ),
     expected="holds",
 )
@@ -329,7 +339,7 @@ ledger.check(
 # :::
 #
 # A local minimum is stationary, for the same reason as in ordinary calculus. Stationary curves solve a differential
-# equation, named after Euler and Lagrange: the slope of the action at time $t$ is
+# equation, named after Euler and Lagrange ({prf:ref}`thesis-thm-2-2-1`): the slope of the action at time $t$ is
 # $\partial_\theta\Lambda-\frac d{dt}\partial_{\dot\theta}\Lambda$, and it has to vanish.
 #
 # :::{prf:theorem} Nesterov's flow is stationary
@@ -505,7 +515,7 @@ ledger.check(
     "thesis:thm-2.2.2",
     "For a quadratic loss the change of the action is ε² δ²S, with δ²S of both signs on a long window",
     measured=(parts[:, 0] / exact - 1).abs(),
-    criterion=at_most("|change/(ε² δ²S) − 1|, δ²S by quadrature, 4000 nodes", 1e-4),
+    criterion=at_most("|change/(ε² δ²S) − 1|, δ²S by quadrature, 4000 nodes", 1e-5),
     control=control("δ²S without the factor 1/2", (parts[:, 0] / (2 * exact) - 1).abs()),
     expected="holds",
 )
@@ -539,7 +549,8 @@ ledger.check(
 # (ii) *Sufficient.* If no time in $(t_1,t_2]$ is conjugate to $t_1$, it is a local minimum, and for a quadratic loss the only
 # curve of least action between its ends.
 #
-# (iii) *Morse's count.* The number of independent directions in which $\delta^2\mathcal S<0$ is the number of conjugate times in $(t_1,t_2)$.
+# (iii) *Morse's count.* The number of independent directions in which $\delta^2\mathcal S<0$ is the number of conjugate times in $(t_1,t_2)$
+# (with several parameters, each counted as often as there are independent fields that vanish there).
 # :::
 #
 # *Why one should expect it.* Beyond a conjugate time there are two different stationary ways from $t_1$ to $t_c$ with the same second-order cost. Going the
@@ -574,7 +585,7 @@ ledger.check(
 # $$ (eq-action-column)
 #
 # because $\dot\zeta\sqrt w=\dot z-\frac a2z$ and $-az\dot z$ integrates to $\frac{\dot a}2z^2$. This is the energy of an elastic column of length $\Delta$ under
-# the load $h-\chi$. A short column stands, a long one buckles, and friction carries a part of the load: $\chi$, the *barrier*. For $a=\nu/t$ it is
+# the load $h-\chi$. A short column stands, a long one buckles; friction carries the part $\chi$ of the load, the *barrier*. For $a=\nu/t$ it is
 # $\nu(\nu-2)/(4t^2)$; for constant $a$ it is $a^2/4$. If $h-\chi$ is a constant $q>0$, the column buckles at $\Delta=\pi/\sqrt q$.
 #
 # *By hand.* Loss $\theta^2$, so $h=2$; constant friction $a=2$, so $\chi=1$ and $q=1$: the path is least on windows up to $\pi$. On the window $[0,2\pi]$ take
@@ -587,8 +598,8 @@ ledger.check(
 # \end{aligned}
 # $$
 #
-# A computer finds the lowest modes of the column from a matrix with three diagonals, and the conjugate times from a differential equation. The two know nothing of each other,
-# so Morse's count is a check. Among the cases is a path on the loss $\ln\cosh\theta$, whose curvature $h(t)=1/\cosh^2\theta(t)$ changes along the way.
+# A computer finds the lowest modes of the column from a matrix with three diagonals, and the conjugate times from a differential equation. The two
+# are independent, so Morse's count is a check. Among the cases is a path on the loss $\ln\cosh\theta$, whose curvature $h(t)=1/\cosh^2\theta(t)$ changes along the way.
 
 
 # %%
@@ -674,7 +685,7 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-action-field)
 #
-# with the Bessel functions of first and second kind. So $t$ is conjugate to $t_1$ if and only if the bracket is zero, whatever the speed with which the field leaves
+# where $\mathrm Y_1$ is the second solution of Bessel's equation, a wave a quarter of a period behind $\mathrm J_1$. So $t$ is conjugate to $t_1$ if and only if the bracket is zero, whatever the speed with which the field leaves
 # $t_1$. There are infinitely many such $t$, and they lie the closer the larger $h$ is.
 # :::
 #
@@ -766,6 +777,13 @@ figures.numbers(
 )
 
 bounds = torch.minimum(law[3] - math.pi, first_zero - law[3])
+right_ends = {
+    2: math.pi,
+    3: first_zero,
+    4: brentq(lambda x: math.tan(x) - x, 4.4, 4.6),
+}  # zeros of J_1/2, J_1, J_3/2
+reached = torch.stack([2e-3 - (law[nu][0] - zero).abs() for nu, zero in right_ends.items()])  # 2 t_1 = 0.002
+swapped = torch.stack([2e-3 - (law[nu][0] - right_ends[other]).abs() for nu, other in ((3, 2), (4, 3))])
 ledger.check(
     "thesis:eq-11",
     "Zeros of the Bessel bracket are the conjugate times of Jacobi's equation, 14 pairs of curvature and start",
@@ -778,11 +796,15 @@ ledger.check(
 )
 ledger.check(
     "thesis:beyond-conjugate-law",
-    "The limit lies between π and j_{1,1} for every start from 0.001 to 100",
-    measured=bounds,
-    criterion=inequality("min(√L Δ − π, 3.8317 − √L Δ)"),
+    "The limit lies between π and j_{1,1} for every start from 0.001 to 100, falls with the start, and begins at the "
+    "Bessel zero of order (ν − 1)/2 for ν = 2, 3, 4",
+    measured=torch.cat([bounds, -law[3].diff(), reached]),
+    criterion=inequality(
+        "√L Δ − π, 3.8317 − √L Δ, its fall from start to start, 2 t_1 − |√L Δ − zero| at t_1 = 0.001"
+    ),
     control=control(
-        "frictions 1/t and 4/t, at t_1 = 0.001", [float(law[1][0]) - math.pi, first_zero - float(law[4][0])]
+        "frictions 1/t and 4/t, at t_1 = 0.001; the zero of order (ν − 2)/2",
+        [float(law[1][0]) - math.pi, first_zero - float(law[4][0]), *swapped.tolist()],
     ),
     expected="holds",
     noise=1e-7,
@@ -1007,7 +1029,8 @@ ledger.check(
 # 3. Choose the sharpest eigenvector as direction. The window is longer than $2\sqrt{10/L}$, so the triangle around its middle fits and is wider than $2\delta_\star$; it lowers the action. A narrow one raises it. $\square$
 # :::
 #
-# The bound is sufficient and not sharp. Since $\delta<t_0$, the very same triangle proves it from $2\sqrt{6/1.3}=4.297$ on, in units of $1/\sqrt L$, and by {eq}`eq-action-law` the true limit is below $3.832$ for every start.
+# The bound is sufficient and not sharp. Since $t_0>\delta$, the bracket of {eq}`eq-action-triangle` is at least $1.3\,h\,\delta^4-6\,\delta^2$ as soon as $h\delta^2>3$, so the very same triangle proves it from $2\sqrt{6/1.3}=4.297$ on, in units of $1/\sqrt L$.
+# By {eq}`eq-action-law` the true limit is below $3.832$ for every start.
 
 
 # %%
@@ -1081,8 +1104,11 @@ def middle_triangle(length):  # sign of δ²S of the widest triangle in the wind
     )
 
 
-beyond = 1.001 * math.sqrt(40)
-saddles = torch.cat([-lowest_over_curvature(beyond), -middle_triangle(beyond)])
+beyond, too_short = 1.001 * math.sqrt(40), 0.99 * 2 * math.sqrt(6 / 1.3)
+wide_enough = torch.tensor(
+    [width_formula(1.0, u**0.5) ** 2 for u in torch.logspace(-6, 4, 101).tolist()], **like
+)
+saddles = torch.cat([-lowest_over_curvature(beyond), -middle_triangle(beyond), 10 - wide_enough])
 
 assert torch.allclose(by_formula, torch.tensor([-0.9, -37.541667, -57.3], **like))
 ledger.check(
@@ -1106,10 +1132,18 @@ ledger.check(
 assert (math.sqrt(3) < measured_widths).all() and (measured_widths < math.sqrt(10)).all()
 ledger.check(
     "thesis:prop-2.2.1",
-    "On a window 1.001 √(40/L) the action has a direction down, for 15 pairs of curvature and start; a triangle is one",
+    "On a window 1.001 √(40/L) the action has a direction down, for 15 pairs of curvature and start; a triangle is one, "
+    "since L δ_*² < 40/4",
     measured=saddles,
-    criterion=inequality("−lowest eigenvalue/L; −δ²S of the triangle in the middle, scaled"),
-    control=control("a window of 0.95 π/√L", (-lowest_over_curvature(0.95 * math.pi)).max()),
+    criterion=inequality("−lowest eigenvalue/L; −δ²S of the triangle in the middle, scaled; 10 − L δ_*²"),
+    control=control(
+        "a window of 0.99 π/√L; the triangle in a window of 4.25/√L, earliest start; 39.9 in the place of 40",
+        [
+            float((-lowest_over_curvature(0.99 * math.pi)).max()),
+            float((-middle_triangle(too_short)).min()),
+            39.9 / 4 - float(wide_enough.max()),
+        ],
+    ),
     expected="holds",
     show="card",
 )
@@ -1133,22 +1167,21 @@ ledger.check(
 # there it is least. In two dimensions with different curvatures the coordinates cross zero at different times, $j_{1,k}/\sqrt{\lambda_i(H)}$. The path does not hit the minimizer, and by the time the slower coordinate arrives, the window of the
 # faster one is over.
 #
-# *Free the end point.* Perhaps the path is least among curves that end anywhere near the minimizer? With a free end it is not even stationary: along $\zeta=(t-t_1)/\Delta$, which moves the end, the action has the slope
+# *Free the end point.* Perhaps the path is least among curves that end anywhere near the minimizer? It would then be least among those with its own end, which the corollary forbids. It is not even stationary: along $\zeta=(t-t_1)/\Delta$, which moves the end, the action has the slope
 # $t_2^3\,\dot\theta(t_2)$. It is zero only at moments when the path stands still.
 
 
 # %%
 pairs_2d = {"1 and 0.3": (1.0, 0.3), "1 and 0.1": (1.0, 0.1), "1 and 1": (1.0, 1.0)}
 clock = torch.linspace(0.01, 50, 5000, **like)
-zeros = torch.tensor(jn_zeros(1, 12), **like)
-clock = torch.cat([clock, zeros]).sort().values.unique()
 plane = {
     name: flows.nesterov_flow_quadratic(
         torch.diag(torch.tensor(h, **like)), torch.ones(2, **like), clock
     ).values
     for name, h in pairs_2d.items()
 }
-nearest = {name: path.norm(dim=-1).min() for name, path in plane.items()}
+wide = clock.clamp(min=1) ** 1.5  # the path shrinks like t^(-3/2); this undoes it
+nearest = {name: (wide * path.norm(dim=-1)).min() for name, path in plane.items()}
 
 
 # %%
@@ -1167,7 +1200,7 @@ predicted = (1 + lengths) ** 3 * path_velocity(1 + lengths)
 free = torch.stack([end_slope(float(length), lambda s: s) for length in lengths])
 fixed = torch.stack([end_slope(float(length), lambda s: s * (1 - s)) for length in lengths])
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With unequal curvatures the path never hits the minimizer.** Nesterov's flow from $(1,1)$ at rest, $t\\le50$, for two pairs of curvatures; dots: where a coordinate crosses zero for the first time. What breaks it (dashed): equal curvatures; the path runs back and forth on a line through the minimizer.", "name": "fig-action-plane"}, "image": {"alt": "Two panels with curves that wind around the origin without meeting it, and a dashed diagonal line through the origin."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With unequal curvatures the path never hits the minimizer.** Nesterov's flow from $(1,1)$ at rest, $t\\le50$, for two pairs of curvatures; dots: where a coordinate crosses zero for the first time. The path shrinks like $t^{-3/2}$, so the check takes $t^{3/2}\\lVert\\theta\\rVert$ at times $0.01$ apart, of which a hit would leave at most $0.005$ times the scaled speed $2\\sqrt{2/\\pi}\\,(1+h_2^{-1/2})^{1/2}\\le3.26$, curvatures $1$ and $h_2\\ge0.1$. What breaks it (dashed): equal curvatures; the path runs back and forth on a line through the minimizer.", "name": "fig-action-plane"}, "image": {"alt": "Two panels with curves that wind around the origin without meeting it, and a dashed diagonal line through the origin."}}
 fig, axes = figures.subplots(1, 2, size=(8.6, 4.2))
 for ax, name in zip(axes, ("1 and 0.3", "1 and 0.1"), strict=True):
     path = plane[name]
@@ -1203,7 +1236,7 @@ ledger.check(
     "thesis:fig-4",
     "Two unequal curvatures: up to t = 50 the path keeps away from the minimizer",
     measured=torch.stack([nearest["1 and 0.3"], nearest["1 and 0.1"]]),
-    criterion=at_least("min ‖θ(t)‖", 1e-4),
+    criterion=at_least("min max(1, t)^1.5 ‖θ(t)‖ at 5000 times (a hit: below 0.0165)", 0.0165),
     control=control("equal curvatures", nearest["1 and 1"]),
     expected="reproduced",
     claim="experiment",
@@ -1288,19 +1321,7 @@ ledger.check(
 # 3. For longer windows this $z$ lowers the action, and fast waves raise it. $\square$
 # :::
 #
-# The same follows from the Jacobi fields that vanish at $t_1$, with $\varphi=\frac12\sqrt{\lvert4h-a^2\rvert}$:
-#
-# $$
-# \begin{aligned}
-# a>2\sqrt h:&\quad e^{-at/2}\sinh\varphi(t-t_1),\\
-# a=2\sqrt h:&\quad e^{-at/2}\,(t-t_1),\\
-# a<2\sqrt h:&\quad e^{-at/2}\sin\varphi(t-t_1).
-# \end{aligned}
-# $$ (eq-action-fields)
-#
-# Only the last one returns to zero.
-#
-# *Why this is no praise.* Friction $a$ at step size $\eta$ is the momentum $\beta_1=1-a\sqrt\eta$. At $\eta=1/L$ the condition $a\ge2\sqrt L$ reads $\beta_1\le-1$: there is no such heavy ball. Where smaller steps allow it, the method does not accelerate, as the experiment below shows.
+# *Why this is no praise.* With differences of time step $\sqrt\eta$ in the place of derivatives, friction $a$ is the momentum $\beta_1=1-a\sqrt\eta$. At $\eta=1/L$ the condition $a\ge2\sqrt L$ reads $\beta_1\le-1$: there is no such heavy ball. Where smaller steps allow it, the method does not accelerate, as the experiment below shows.
 
 
 # %%
@@ -1310,6 +1331,7 @@ def column_constant(a, h, length, nodes=4000):
     )
 
 
+# %%
 def longest(a, h):
     return 2 * math.pi / math.sqrt(4 * h - a**2)
 
@@ -1355,7 +1377,19 @@ def jacobi_constant(a, h, t):  # t_1 = 0, unit speed
 
 
 # %% [markdown]
-# :::{dropdown} Sine perturbations in closed form
+# :::{dropdown} Jacobi fields and sine perturbations in closed form
+# The theorem follows again from the Jacobi fields that vanish at $t_1$, with $\varphi=\frac12\sqrt{\lvert4h-a^2\rvert}$:
+#
+# $$
+# \begin{aligned}
+# a>2\sqrt h:&\quad e^{-at/2}\sinh\varphi(t-t_1),\\
+# a=2\sqrt h:&\quad e^{-at/2}\,(t-t_1),\\
+# a<2\sqrt h:&\quad e^{-at/2}\sin\varphi(t-t_1).
+# \end{aligned}
+# $$ (eq-action-fields)
+#
+# Only the last one returns to zero.
+#
 # For $a=h=1$ and $\zeta=\sin(k\pi(t-t_1)/\Delta)$ the source gives the second variation, which shows the saddle without any theory. With the prefactor that the integral has,
 #
 # $$
@@ -1428,11 +1462,15 @@ ledger.check(
 )
 
 # %% [markdown]
-# *Infinite windows.* One would like to compare whole trajectories, $t_2=\infty$. Only for $a\ge2\sqrt L$ is there no conjugate time to forbid it. Even then the statement has to be read window by window. For $a>2\sqrt L$ the path from
+# *Infinite windows.* On $[t_1,\infty)$ only $a\ge2\sqrt L$ is free of conjugate times, and even then the statement has to be read window by window.
+#
+# :::{dropdown} Why window by window
+# For $a>2\sqrt L$ the path from
 # rest is least on each window between its own two ends, yet its action $\frac12e^{at}\theta\,\dot\theta$, taken at the right end, tends to $-\infty$, since $e^{at}$ grows faster than $\theta\dot\theta$ decays. Among curves that
 # end *at* the minimizer the least action does converge as the window grows, to $\frac12r\,\theta_0^2$ with $r=\frac12(a+\sqrt{a^2-4L})$; it belongs to the fast decay $\theta_0e^{-rt}$, which is not the path from rest.
+# :::
 
-# %%
+# %% tags=["hide-input"]
 heavy_rate = (2.5 + math.sqrt(2.5**2 - 4)) / 2
 
 
@@ -1515,13 +1553,15 @@ long_paths = {
     name: torch.stack([from_rest_in_1(a, float(h), long_time) for h in flat], -1)
     for name, a in constants.items()
 }
+
+# %%
 long_paths["gradient flow"] = torch.exp(-flat * long_time[:, None])
 losses = {name: (flat * path**2).sum(-1) / 2 for name, path in long_paths.items()}
 crossings = {name: (path[1:].sign() != path[:-1].sign()).sum() for name, path in long_paths.items()}
 windows = {
     "$3/t$": bessel_conjugate(0.04, 1.0) - 1,
     "$2\\sqrt{\\mu}$": longest(2 * math.sqrt(0.0008), 0.04),
-    "$2\\sqrt{L}$": 400.0,
+    "$2\\sqrt{L}$": math.inf,
 }
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The paths that are fast oscillate, and are least only for a moment.** Left: flows on the loss $0.02\\theta_1^2+0.0004\\theta_2^2$ from $(1,1)$. Right: the loss; horizontal bars below: the longest window on which the path makes its action least (for $3/t$ from $t_1=1$). What breaks it (dashed): gradient flow, which is first order and has no action of this kind; heavy friction is hardly faster.", "name": "fig-action-frictions"}, "image": {"alt": "Left: two oscillating curves, one monotone one. Right: losses on a log axis; two fall to below one millionth, two stay near one ten-thousandth; bars show that only the slow one has a long window."}}
@@ -1533,7 +1573,7 @@ for row, ((name, path), color) in enumerate(
     right.semilogy(long_time, losses[name], color=figures.COLORS[color], marker="", label=name)
     height = 10.0 ** (-13 - row)
     right.plot(
-        [0, windows[name]],
+        [0, min(windows[name], 400)],
         [height, height],
         color=figures.COLORS[color],
         marker="",
@@ -1548,17 +1588,24 @@ plt.show()
 
 # %% tags=["hide-input"]
 slow = losses["$2\\sqrt{L}$"][-1]
-fast = [torch.stack([crossings[name] * 1.0, slow / losses[name][-1]]) for name in list(long_paths)[:2]]
+share = {name: torch.tensor(400 / length, **like) for name, length in windows.items()}
+fast = [
+    torch.stack([crossings[name] * 1.0, slow / losses[name][-1], share[name]])
+    for name in list(long_paths)[:2]
+]
 ledger.check(
     "thesis:fig-6",
-    "3/t and 2√μ oscillate and have the smaller loss at t = 400; 2√L does neither",
+    "3/t and 2√μ oscillate, have the smaller loss at t = 400 and are least for less than a tenth of this time; 2√L is not",
     measured=torch.cat(fast),
-    criterion=at_least("sign changes of coordinates; loss of 2√L/loss, for 3/t and 2√μ", 1.0),
+    criterion=at_least(
+        "sign changes of coordinates; loss of 2√L/loss; 400/longest window, for 3/t and 2√μ", 10.0
+    ),
     control=control(
-        "2√L and gradient flow: sign changes; gradient flow: loss of 2√L/loss",
+        "2√L: sign changes, 400/longest window; gradient flow: sign changes, loss of 2√L/loss",
         torch.stack(
             [
                 crossings["$2\\sqrt{L}$"] * 1.0,
+                share["$2\\sqrt{L}$"],
                 crossings["gradient flow"] * 1.0,
                 slow / losses["gradient flow"][-1],
             ]
@@ -1628,7 +1675,9 @@ figures.comparison(
 #    constant $m$ and $\zeta\approx-m't^{-2}$ with $m'>0$, so the number is $2mm'$. Hence $m<0$: $u$ has changed its sign.
 # 3. *$2<p<4$.* With $u=t^2\theta$ and $\tau=t^2$ the equation of the path is $u''+\frac14\tau^{1-p}\lvert u\rvert^{p-2}u=0$, an Emden-Fowler equation below its critical power; its solution from rest has zeros without end {cite}`wong1975generalized`. Between two zeros of $\theta$
 #    the field {eq}`eq-action-symmetry` changes its sign, since it is $t\dot\theta$ there. By the separation of zeros every Jacobi field does.
-# 4. *$p>4$.* $t^2h(t)\to4(1-(p-2)^{-2})>1$. With $\zeta=y/t$ and $s=\ln t$ Jacobi's equation becomes $y''+(t^2h-1)\,y=0$, whose coefficient tends to a positive number: $y$ oscillates for ever in $\ln t$ (Kneser's criterion). $\square$
+# 4. *$p>4$, the path.* Put $s=\ln t$, $m=\frac2{p-2}<1$ and $\theta=t^{-m}v(s)$. The equation becomes $v''+2(1-m)v'-m(2-m)v+\lvert v\rvert^{p-2}v=0$: a ball with friction in a double well, whose middle is a hill at $v=0$. From rest at $\theta_0$ it starts on
+#    the hill top ($v\to0$ as $s\to-\infty$) with energy zero and loses energy, so it never crosses the hill again and settles in a valley, $v^{p-2}\to m(2-m)$. Therefore $t^2h=(p-1)v^{p-2}\to(p-1)m(2-m)=4(1-(p-2)^{-2})$, which exceeds $1$ for $p>4$.
+# 5. *$p>4$, the fields.* With $\zeta=y/t$ Jacobi's equation becomes $y''+(t^2h-1)\,y=0$ in $s$, whose coefficient tends to a positive number: $y$ oscillates for ever in $\ln t$ (Sturm's comparison with a constant coefficient; Kneser's criterion). $\square$
 # :::
 
 
@@ -1645,6 +1694,7 @@ def power_path(p, until):  # from rest at 1, in s = ln t, with values at every t
     return lambda t: solution.sol(math.log(t))[0]
 
 
+# %%
 def conjugate_to(p, t1, until):
     path = power_path(p, until)
     return conjugate_points(
@@ -1709,12 +1759,14 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-action-gauge)
 #
-# The action changes by $\Gamma$ at the right end minus $\Gamma$ at the left end, a constant for fixed ends. So the stationary curves are the same, and so is every second variation: this *gauge freedom* cannot turn the saddle into a minimum.
+# The action changes by $\Gamma$ at the right end minus $\Gamma$ at the left, a constant. The stationary curves and every second variation stay the same: this *gauge freedom* cannot turn the saddle into a minimum.
 #
-# *Other orders.* The symmetric equation $(\partial_t^2+a\partial_t+h)(\partial_t^2-a\partial_t+h)\,\theta=0$ also has the path among its solutions. It is the Euler-Lagrange equation of
+# :::{dropdown} Other orders: a convex action of fourth order
+# The symmetric equation $(\partial_t^2+a\partial_t+h)(\partial_t^2-a\partial_t+h)\,\theta=0$ also has the path among its solutions. It is the Euler-Lagrange equation of
 # $\frac12\int(\ddot\theta+a\dot\theta+h\theta)^2dt$, which is never negative and zero on the path. That is a convex action. It knows no more than the equation itself, and it is zero on *every* solution, slow or fast.
+# :::
 #
-# *Other geometries.* The Lagrangian is a way to write down methods, and that use of it is untouched. Wibisono, Wilson and Jordan {cite}`wibisono2016variational` replace the Euclidean distance by the *Bregman divergence* of a strictly convex function $\Psi$,
+# *Other geometries.* The Lagrangian is a way to write down methods, and that use of it is untouched. Wibisono, Wilson and Jordan {cite}`wibisono2016variational` replace the Euclidean distance by the *Bregman divergence* of a convex function $\Psi$ with a positive definite Hessian,
 # $D_\Psi(x,y)=\Psi(x)-\Psi(y)-\nabla\Psi(y)^\top(x-y)$, and use three scalings $\rho,M,N>0$ of time:
 #
 # $$
@@ -1776,6 +1828,7 @@ def bregman_acceleration(theta, velocity, t, power=2.0, friction=3.0):
     return -friction / t * velocity - t ** (power - 2) * Z * grad(bowl)(theta)
 
 
+# %%
 def energy(power):  # U along the flow, Euclidean, loss θ²/2 from rest at t = 1
     t = torch.linspace(1, 30, 1000, **like)
     path = flows.momentum_flow(
@@ -1807,6 +1860,7 @@ def symmetric_action(curve, t, a=0.2):  # ½ ∫ (θ'' + a θ' + θ)²
     return (residue**2).sum() * d / 2
 
 
+# %%
 def weighted_action(curve, t, a=0.2):
     return action(lambda x, v, s: torch.exp(a * s) * (v**2 - x**2) / 2, curve, t)
 
@@ -1922,10 +1976,9 @@ def first_rise(d, draws, source):  # √L t at which the loss first rises, L = 1
     start_squared = torch.randn(draws, d, generator=source, **like) ** 2
     t = torch.linspace(0.02, 30, 1500, **like)
     x = h.sqrt() * t[:, None, None]
-    one, zero = bessel_j1(x) / x, bessel_j0(x)
-    slope = -(h**1.5 * start_squared * one * (2 * one - zero) / x).sum(-1)
-    up = torch.cat([slope > 0, torch.ones(1, draws, dtype=torch.bool)])
-    return torch.cat([t, t[-1:]])[up.int().argmax(0)]
+    loss = (h * start_squared * (2 * bessel_j1(x) / x) ** 2).sum(-1) / 2
+    up = torch.cat([loss.diff(dim=0) > 0, torch.ones(1, draws, dtype=torch.bool)])
+    return t[1:][up.int().argmax(0).clamp(max=len(t) - 2)]
 
 
 source = run.generator("rises")
@@ -1946,10 +1999,16 @@ restart_times = {eta: restart_time(eta) for eta in (1e-2, 1e-3, 1e-4)}
 
 ledger.check(
     "thesis:beyond-restart-is-conjugate",
-    "From rest the loss does not rise before j_{1,1}/√L: 40 random quadratics in each of 1, 2, 5, 20 and 100 dimensions",
-    measured=torch.stack([rise[d] for d in dimensions]) - 1,
-    criterion=inequality("√L · time of the first rise/3.8317 − 1"),
-    control=control("friction 1/t in one dimension", turn - 1),
+    "From rest the loss does not rise before j_{1,1}/√L: 40 random quadratics in each of 1, 2, 5, 20 and 100 dimensions; "
+    "in 1 dimension it rises within 0.04 after",
+    measured=torch.cat(
+        [(torch.stack([rise[d] for d in dimensions]) - 1).flatten(), 1 + 0.04 / first_zero - rise[1]]
+    ),
+    criterion=inequality("√L · time of the first rise/3.8317 − 1; for d = 1: 1 + 0.04/3.8317 − that"),
+    control=control(
+        "friction 1/t in one dimension; d = 2, 5, 20, 100: rise within 0.04 after, median",
+        [float(turn) - 1, *(1 + 0.04 / first_zero - float(rise[d].median()) for d in dimensions[1:])],
+    ),
     expected="holds",
     show="card",
 )
@@ -1982,13 +2041,13 @@ figures.comparison(
 #
 # Breast cancer data (569 tumours, 30 measurements, standardized, and a constant), logistic loss with the penalty $\frac12\cdot10^{-3}\lVert\theta\rVert^2$. All methods have the step size $\eta=1/L$ with $L=\frac14\lambda_1(X^\top X/n)+10^{-3}$; the condition number at the solution is about
 # $3{,}300$. The first run uses all rows, twelve more use 400 random rows each. The methods: gradient descent, Nesterov with $(k-1)/(k+2)$, the same with either restart, Nesterov with the constant momentum $\frac{1-q}{1+q}$, $q=\sqrt{\mu\eta}$,
-# which needs the smallest curvature $\mu$ at the solution, and, as a control, Nesterov reset every 30 steps.
+# which needs the smallest curvature $\mu$ at the solution, and Nesterov reset at fixed periods of 50 (the control), 100, 200 and 400 steps.
 #
 # **Predict first.** Constant momentum is tuned with a number that nobody knows before the run. How much slower is a restart, which knows nothing?
 #
 # :::{dropdown} Answer
-# On all rows hardly: to a gap of $10^{-9}$ 563 steps (uphill test) and 527 (loss test), against 538 for the tuned momentum and 2,939 without restart. On 400 random rows the restart takes up to half as many steps
-# more than the tuned momentum.
+# On all rows hardly: to a gap of $10^{-9}$ 563 steps (uphill test) and 527 (loss test), against 538 for the tuned momentum and 2,939 without restart. On 400 random rows the uphill test takes $1.0$ to $1.5$ times the steps of the tuned
+# momentum, the loss test up to $1.6$ times.
 # :::
 
 # %%
@@ -2039,7 +2098,11 @@ methods = {
     "restart, uphill": rules.Restarted(schedule),
     "restart, loss": rules.Restarted(schedule, when="loss"),
     "constant, knows $\\mu$": rules.Nesterov(1 / L, (1 - q) / (1 + q)),
-    "reset every 30": rules.Nesterov(1 / L, lambda k: rules.nesterov_momentum(k % 30)),
+} | {
+    f"reset every {period}": rules.Nesterov(
+        1 / L, lambda k, period=period: rules.nesterov_momentum(k % period)
+    )
+    for period in (50, 100, 200, 400)
 }
 
 # %%
@@ -2063,6 +2126,7 @@ ways = {
 }  # (steps, runs): the gap where the gradient is taken
 
 
+# %%
 def steps_to(gap):  # (runs) for each method, infinite where it did not get there
     reached = {name: way <= gap for name, way in ways.items()}
     return {
@@ -2072,7 +2136,7 @@ def steps_to(gap):  # (runs) for each method, infinite where it did not get ther
 
 quick = {gap: steps_to(gap) for gap in (1e-3, 1e-6, 1e-9)}
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A restart at the first rise is about as fast as momentum tuned with the unknown $\\mu$.** Gap to the minimum on the breast cancer data, all 569 rows, step size $1/L$. Without the effect (dashed): Nesterov's method without restart, whose loss has bumps; grey: gradient descent, and momentum reset every 30 steps whatever happens.", "name": "fig-action-cancer"}, "image": {"alt": "Gap on a log axis against steps. Three curves fall steeply to below 1e-9 at about 550 steps; the dashed one has bumps and needs almost 3000; two grey ones fall slowly."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A restart at the first rise is about as fast as momentum tuned with the unknown $\\mu$.** Gap to the minimum on the breast cancer data, all 569 rows, step size $1/L$. Without the effect (dashed): Nesterov's method without restart, whose loss has bumps; grey: gradient descent, and momentum reset every 50 and every 200 steps whatever happens.", "name": "fig-action-cancer"}, "image": {"alt": "Gap on a log axis against steps. Three curves fall steeply to below 1e-9 at about 550 steps; the dashed one has bumps and needs almost 3000; of three grey ones two fall slowly."}}
 fig, ax = figures.subplots(size=(6.6, 4.2))
 index = torch.arange(length + 1)
 for name, color in (
@@ -2084,7 +2148,7 @@ for name, color in (
 figures.line_control(
     ax, index, ways["Nesterov"][:, 0].clamp(min=1e-14), label="no restart", role="without the effect"
 )
-for name, style in (("gradient descent", "-"), ("reset every 30", ":")):
+for name, style in (("gradient descent", "-"), ("reset every 50", ":"), ("reset every 200", "-.")):
     ax.semilogy(index, ways[name][:, 0], color=figures.COLORS["dark grey"], ls=style, marker="", label=name)
 ax.set(xlabel="step $k$", ylabel="gap to the minimum", ylim=(1e-13, 2), xlim=(0, length))
 ax.legend(fontsize=8)
@@ -2142,7 +2206,7 @@ ledger.check(
     "400 random tumours: to a gap of 1e-9 the restart needs less than half of the steps of Nesterov's method",
     measured=gain("restart, uphill", tight),
     criterion=confident("ln(steps without restart/steps with restart) (ln 2)", at_least=math.log(2)),
-    control=control("momentum reset every 30 steps", gain("reset every 30", tight)),
+    control=control("momentum reset every 50 steps", gain("reset every 50", tight)),
     expected="reproduced",
     claim="experiment",
     seeds=seeds,
@@ -2166,14 +2230,17 @@ ledger.check(
 )
 
 # %% [markdown]
-# Until a gap of $10^{-3}$ the restart changes nothing: the first bump comes later. At $10^{-6}$ it saves a factor of $1.5$ to $2$, at $10^{-9}$ a factor of about five. The reset every 30 steps shows that it is the *moment* of the reset that counts, not the reset.
+# Until a gap of $10^{-3}$ the restart changes nothing: the first bump comes later. At $10^{-6}$ it saves a factor of $1.4$ to $2.3$, at $10^{-9}$ a factor of five or more. What counts is how often one resets: every 50 steps is much too often and as slow as no reset at all.
+# Every 200 steps is as good as the test on all rows (558 steps against 563), but half or twice of this period costs $1.6$ to $2.4$ times as many. The test finds a good period without being told.
+#
+# The bound of the second row, twice the steps of tuned momentum, was set after a look at the run with seed 0, and confirmed at the seeds 1 to 3; the mean it measures is a factor of about $1.15$.
 #
 # **What it does not show.** The conjugate time of the sharpest direction is $3.8$ steps at $\eta=1/L$, and the first restart comes after two hundred. The theorem gives the earliest time at which the loss can rise; when it does rise depends on the slow directions.
 # With minibatches the test looks at noisy gradients and fires at random; there are safer rules for that {cite}`roulet2017sharpness`.
 #
 # ## For the practitioner
 #
-# - **Reset the momentum and its schedule when the loss first rises,** or when $\nabla\mathcal L(\bar\theta_k)^\top(\theta_{k+1}-\theta_k)>0$. It costs one inner product, and on a deterministic loss it comes close to constant momentum tuned with the unknown $\mu$ (here 1 to 1.5 times its steps).
+# - **Reset the momentum and its schedule when the loss first rises,** or when $\nabla\mathcal L(\bar\theta_k)^\top(\theta_{k+1}-\theta_k)>0$. It costs one inner product, and on a deterministic loss it comes close to constant momentum tuned with the unknown $\mu$ (here 1 to 1.6 times its steps).
 #   In the library: `rules.Restarted(rules.Nesterov(eta, rules.nesterov_momentum))`.
 # - **Keep the schedule $(k-1)/(k+2)$ for short runs.** Up to a moderate accuracy the restart changes nothing.
 # - **Do not restart on minibatches** by this test: it fires at noise. There a constant $\beta_1$, or a decreasing step size, is the usual choice;
@@ -2265,7 +2332,7 @@ assert 3 < speed[0.95] / speed[0.99] < 8 and 3 < speed[1.05] / speed[1.01] < 8
 #
 # ## Checks behind this page
 #
-# General statements of the calculus of variations that were used above, each checked on an example.
+# General statements used above, each checked on an example.
 #
 # :::{prf:theorem} Euler-Lagrange equation
 # :label: thesis-thm-2-2-1
@@ -2277,8 +2344,10 @@ assert 3 < speed[0.95] / speed[0.99] < 8 and 3 < speed[1.05] / speed[1.01] < 8
 # At a local minimum $\partial^2_{\dot\theta\dot\theta}\Lambda$ is positive semidefinite at every time of the window.
 # :::
 #
-# In general the coefficients of {eq}`eq-action-second` are $w=\partial^2_{\dot\theta\dot\theta}\Lambda$ and $c=\partial^2_{\theta\theta}\Lambda-\frac d{dt}\partial^2_{\theta\dot\theta}\Lambda$, for one direction, after an integration by parts of
+# :::{dropdown} The coefficients of the second variation in general
+# The coefficients of {eq}`eq-action-second` are $w=\partial^2_{\dot\theta\dot\theta}\Lambda$ and $c=\partial^2_{\theta\theta}\Lambda-\frac d{dt}\partial^2_{\theta\dot\theta}\Lambda$, for one direction, after an integration by parts of
 # $2\,\partial^2_{\theta\dot\theta}\Lambda\,\zeta\dot\zeta=\partial^2_{\theta\dot\theta}\Lambda\,\frac d{dt}\zeta^2$.
+# :::
 
 
 # %%
@@ -2371,6 +2440,8 @@ ledger.check(
 # 3. With $z=\sqrt w\,\zeta$ the question is when a column buckles; friction carries the load $\frac{a^2}4+\frac{\dot a}2$.
 # 4. Constant friction is always least for $a\ge2\sqrt L$, which does not accelerate. A flat minimum helps only for $\lvert\theta\rvert^4$.
 # 5. Reset the momentum when the loss first rises. From rest it cannot rise before $3.832/\sqrt L$.
+#
+# **Cite these results** as the anchors `thesis-thm-2-2-5`, `thesis-thm-2-2-6`, `thesis-claim-vanishing-curvature-optimal` and `thesis-beyond-restart-is-conjugate` of this page, with the release of the book.
 #
 # **Further reading.** {cite:t}`gelfand1963calculus`, chapters 5 and 6, for second variations; {cite:t}`zhang2021rethinking` for the paper behind the source; {cite:t}`su2016differential` for the flow, {cite:t}`wibisono2016variational` for the
 # Bregman Lagrangian; {cite:t}`odonoghue2015adaptive` for restarts. Next: {chapter}`Shadowing <momentum/shadowing>`.
