@@ -153,7 +153,7 @@ figures.numbers(
 #
 # The source is sections 2.1 and 2.2 of {cite}`orvieto2023dynamics`, after {cite}`zhang2021rethinking`. It corrects the story
 # told in {cite}`wibisono2016variational` and in talks about it. Read
-# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in about 25 seconds on one CPU core,
+# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in about 30 seconds on one CPU core,
 # in about ten with `SCALE = "smoke"`.
 #
 # :::{dropdown} The letters of the source
@@ -1470,7 +1470,7 @@ ledger.check(
 # end *at* the minimizer the least action does converge as the window grows, to $\frac12r\,\theta_0^2$ with $r=\frac12(a+\sqrt{a^2-4L})$; it belongs to the fast decay $\theta_0e^{-rt}$, which is not the path from rest.
 # :::
 
-# %% tags=["hide-input"]
+# %%
 heavy_rate = (2.5 + math.sqrt(2.5**2 - 4)) / 2
 
 
