@@ -2290,7 +2290,7 @@ assert sine_integral(0.0, 4.44, 1) > 0 > sine_integral(0.0, 4.45, 1)
 #
 # :::{exercise} Change one line
 # :label: ex-action-change
-# In the first cell replace the shares $0.95$ and $1.05$ by $0.99$ and $1.01$ and take 1,000 steps. Expected: the distance for $0.99$ still shrinks, about five times more slowly; for $1.01$ it grows about five times more slowly. Why is the
+# In the cell above the first picture replace the shares $0.95$ and $1.05$ by $0.99$ and $1.01$ and take 1,000 steps. Expected: the distance for $0.99$ still shrinks, about five times more slowly; for $1.01$ it grows about five times more slowly. Why is the
 # speed proportional to the distance from the limit?
 # :::
 #
