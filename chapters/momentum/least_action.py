@@ -1105,11 +1105,8 @@ def middle_triangle(length):  # sign of δ²S of the widest triangle in the wind
 
 
 beyond, too_short = 1.001 * math.sqrt(40), 0.99 * 2 * math.sqrt(6 / 1.3)
-wide_enough = torch.tensor(
-    [width_formula(1.0, u**0.5) ** 2 for u in torch.logspace(-6, 4, 101).tolist()], **like
-)
+wide_enough = torch.tensor([width_formula(1.0, 10 ** (i / 20)) ** 2 for i in range(-60, 41)], **like)
 saddles = torch.cat([-lowest_over_curvature(beyond), -middle_triangle(beyond), 10 - wide_enough])
-
 assert torch.allclose(by_formula, torch.tensor([-0.9, -37.541667, -57.3], **like))
 ledger.check(
     "thesis:eq-18",
