@@ -553,6 +553,8 @@ ledger.check(
 # (with several parameters, each counted as often as there are independent fields that vanish there).
 # :::
 #
+# The source gives (i) and (ii) as one condition on the open window. The two differ only if $t_2$ itself is conjugate to $t_1$; then the path is still a minimum for a quadratic loss, though not the only one.
+#
 # *Why one should expect it.* Beyond a conjugate time there are two different stationary ways from $t_1$ to $t_c$ with the same second-order cost. Going the
 # second way and returning to the path leaves a corner, and cutting the corner saves action.
 #
