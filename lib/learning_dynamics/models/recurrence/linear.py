@@ -16,8 +16,8 @@ Method = Literal["auto", "loop", "scan", "fft"]
 METHODS = ("auto", "loop", "scan", "fft")
 SHORT = 32
 """Up to this length `auto` takes the loop."""
-SLAB = 2**20
-"""So many products are summed at a time for the gradient of the eigenvalues: memory, and what stays in the cache."""
+SLAB = 2**18
+"""So many products at a time are summed for the gradient of the eigenvalues; more would leave the cache."""
 
 
 def linear_recurrence(
@@ -140,12 +140,17 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _paired(later: Tensor, earlier: Tensor) -> Tensor:
-    """Return the sum over positions of later * conj(earlier), a few sequences at a time where they are long."""
+    """Return the sum over positions of later * conj(earlier), in slabs that stay in the cache where there is much."""
+    length, width = later.shape[-2:]
     if later.ndim < 3 or later.numel() <= SLAB:
         return (later * earlier.conj()).sum(-2)
-    together = max(1, SLAB // (later.shape[-2] * later.shape[-1]))
+    if length * width > SLAB:  # parts of one sequence
+        together = max(1, SLAB // (later.numel() // length))
+        parts = zip(later.split(together, -2), earlier.split(together, -2), strict=True)
+        return torch.stack([(a * x.conj()).sum(-2) for a, x in parts]).sum(0)
+    together = SLAB // (length * width)
     pairs = zip(later.flatten(0, -3).split(together), earlier.flatten(0, -3).split(together), strict=True)
-    return torch.cat([(a * x.conj()).sum(-2) for a, x in pairs]).reshape(*later.shape[:-2], later.shape[-1])
+    return torch.cat([(a * x.conj()).sum(-2) for a, x in pairs]).reshape(*later.shape[:-2], width)
 
 
 def _loop(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
@@ -162,15 +167,15 @@ def _run(lam: Tensor, rows: Sequence[Tensor], backwards: bool) -> None:
 
 
 def _scan(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
-    length = b.shape[-2]
+    x = b.clone(memory_format=torch.contiguous_format)
+    length = x.shape[-2]
     size = math.isqrt(length)
     pieces = length // size
-    x = b.clone(memory_format=torch.contiguous_format)
+    powers = powers_of(lam, size + 1)[..., 1:, :]
     rest = length - pieces * size
     body = x[..., rest:, :] if backwards else x[..., : length - rest, :]
     head = body.unflatten(-2, (pieces, size))
     _run(lam[..., None, :], head.unbind(-2), backwards)  # inside all pieces at once
-    powers = powers_of(lam, size + 1)[..., 1:, :]
     end = 0 if backwards else size - 1
     _run(powers[..., -1, :], head[..., end, :].unbind(-2), backwards)  # the last states, from piece to piece
     if pieces > 1 and size > 1:  # what each piece inherits
