@@ -38,7 +38,9 @@ class Jacobian(LinearOperator):
         """
         self._data = LinearizedData(model, inputs, parameters, batch_size)
         theta, outputs = self._data.network.theta, self._data.outputs
-        super().__init__((outputs.numel(), len(theta)), theta, self._data.batch_size)
+        super().__init__(
+            (outputs.numel(), len(theta)), theta, self._data.batch_size, self._data.network.one_by_one
+        )
 
     @property
     def outputs(self) -> Tensor:
@@ -65,7 +67,7 @@ class _Transpose(LinearOperator):
     def __init__(self, jacobian: Jacobian) -> None:
         self._jacobian = jacobian
         data = jacobian._data
-        super().__init__(jacobian.shape[::-1], data.network.theta, data.batch_size)
+        super().__init__(jacobian.shape[::-1], data.network.theta, data.batch_size, data.network.one_by_one)
 
     @property
     def T(self) -> LinearOperator:  # noqa: N802

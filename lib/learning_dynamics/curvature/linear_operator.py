@@ -27,15 +27,19 @@ class LinearOperator(ABC):
         device: the parameters' device, where vectors must be.
     """
 
-    def __init__(self, shape: tuple[int, int], like: Tensor, samples: int = 1) -> None:
+    def __init__(
+        self, shape: tuple[int, int], like: Tensor, samples: int = 1, one_by_one: bool = False
+    ) -> None:
         """Set what every operator has.
 
         Args:
             shape: `(rows, columns)`.
             like: a tensor of any shape, of the operator's dtype and device.
             samples: how many samples one product holds in memory; large batches take fewer columns at once.
+            one_by_one: multiply the columns of a block one after the other, where that is faster.
         """
         self.shape = shape
+        self._one_by_one = one_by_one
         self._columns_at_once = min(64, max(1, 2**17 // samples))
         self.dtype = like.dtype
         self.device = like.device
@@ -64,8 +68,8 @@ class LinearOperator(ABC):
         with plainly(self.device):
             if v.ndim == 1:
                 return self._times(v)
-            if v.shape[1] == 1:
-                return self._times(v[:, 0])[:, None]
+            if v.shape[1] == 1 or self._one_by_one:
+                return torch.stack([self._times(column) for column in v.T.contiguous()], 1)
             return vmap(self._times, in_dims=1, out_dims=1, chunk_size=self._columns_at_once)(v)
 
     def dense(self) -> Tensor:

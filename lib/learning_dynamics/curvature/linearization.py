@@ -88,11 +88,14 @@ class LinearizedData:
             self._parts = [part for batch in batches for part in _split(batch, batch_size or count(batch))]
             self.in_batches = batch_size is not None or len(self._parts) > 1
             self._mutates = False
-            self._probe()
-            with torch.no_grad():
-                outputs = [self._raw(self.network.theta, part) for part in self._parts]
-                first = self._parts[0]
-                half = self._raw(self.network.theta, _first(first, (count(first) + 1) // 2))
+            alone = self._probe()
+            self._kept = None
+            if linearize and not self.in_batches:
+                self._kept = self._linearize(self._parts[0])
+                outputs = [self._kept.outputs.reshape(count(self._parts[0]), *alone.shape[1:])]
+            else:
+                with torch.no_grad():
+                    outputs = [self._raw(self.network.theta, part) for part in self._parts]
         if len({found.shape[-1] for found in outputs}) > 1:
             raise ValueError(
                 f"outputs have widths {sorted({o.shape[-1] for o in outputs})}; allowed: one width"
@@ -101,17 +104,16 @@ class LinearizedData:
         flat = [found.reshape(-1, found.shape[-1]) for found in outputs]
         self.outputs = torch.cat(flat)
         require_finite("outputs of the model", self.outputs)
-        if not torch.allclose(outputs[0][: len(half)], half, rtol=1e-3, atol=1e-3 * float(half.abs().max())):
+        some = outputs[0][: len(alone)]
+        if not torch.allclose(some, alone, rtol=1e-3, atol=1e-3 * float(alone.abs().max())):
             raise ValueError(
-                "model gives other outputs for half of the batch; allowed: one fixed output for each sample"
+                "model gives other outputs for a part of the batch; allowed: one fixed output for each sample"
             )
         self._rows, start = [], 0
         for found in flat:
             self._rows.append(slice(start, start + len(found)))
             start += len(found)
         self.batch_size = max(len(found) for found in flat)
-        keep = linearize and not self.in_batches
-        self._kept = self._linearize(self._parts[0]) if keep else None
 
     def batches(self) -> Iterator[tuple[slice, Linearization]]:
         """Yield the rows of each batch and the linearization there."""
@@ -190,8 +192,9 @@ class LinearizedData:
         return self.sample_by_sample(lambda pull, u: pull(u), scores, numbers=len(self.network.theta))
 
     def few(self) -> Inputs:
-        """Return the first samples, at most four: enough to try an operation."""
-        return _first(self._parts[0], 4)
+        """Return the first samples, half of the batch and at most four: enough to try an operation."""
+        first = self._parts[0]
+        return _first(first, min(4, (count(first) + 1) // 2))
 
     def _raw(self, theta: Tensor, part: Inputs) -> Tensor:
         return self.network.outputs(theta, _clone(part) if self._mutates else part)
@@ -210,15 +213,19 @@ class LinearizedData:
             shapes.append((n, *first[1:]))
         return shapes
 
-    def _probe(self) -> None:
-        """Try the model on a few samples: what it writes into, whether it can be differentiated, and rightly."""
+    def _probe(self) -> Tensor:
+        """Try the model on a few samples: what it writes into, whether it can be differentiated, and rightly.
+
+        Returns:
+            Their outputs, `(few, ..., d_y)`.
+        """
         theta, few = self.network.theta, _clone(self.few())
         before = _versions(few)
         with torch.no_grad():
             outputs = self.network.outputs(theta, few)
         self._mutates = _versions(few) != before
         if not torch.isfinite(outputs).all():
-            return  # refused with its name later
+            return outputs  # refused with its name later
         try:
             self._require_connected(outputs)
             few = self.few()
@@ -234,6 +241,7 @@ class LinearizedData:
             raise ValueError(
                 f"model cannot be differentiated twice: {reason}; allowed: other layers"
             ) from error
+        return outputs
 
     def _require_connected(self, outputs: Tensor) -> None:
         """Refuse parameters that change the outputs while their derivative is cut off, by no_grad or detach."""

@@ -63,7 +63,9 @@ class LossMatrix(SymmetricOperator):
             model, inputs, parameters, batch_size, linearize=self._keeps_linearization
         )
         theta = self._data.network.theta
-        super().__init__((len(theta), len(theta)), theta, self._data.batch_size)
+        super().__init__(
+            (len(theta), len(theta)), theta, self._data.batch_size, self._data.network.one_by_one
+        )
 
     @abstractmethod
     def _make(self) -> None:
