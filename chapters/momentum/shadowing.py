@@ -10,7 +10,7 @@
 # # Shadowing
 #
 # A proof about training often replaces gradient descent by its *flow*: the curve that moves along minus the gradient in continuous
-# time. Your run has a step size. It leaves the curve with its first step, and a thousand steps make a thousand such errors. In the figure, run and flow
+# time. A training run has a step size: it leaves the curve with its first step, and a thousand steps make a thousand such errors. In the figure, run and flow
 # start at the same point and end in two different minima.
 #
 # **In what sense may one reason about a training run with the flow?** Some true run of the same method, started a little beside, stays close to
@@ -93,6 +93,7 @@ def distance(one, other):
 start, h, K = torch.tensor([0.359, 1.5], **like), 0.1, 300
 curve = flow(two_basins, start, h, K)
 same_start = descend(two_basins, start, h, K)
+# the run of gradient descent, from any start, that is nearest to the flow (explained below)
 shadow = least_squares_shadow(lambda theta: theta - h * two_basins(theta), curve)
 assert shadow.converged
 
@@ -135,27 +136,27 @@ plt.show()
 # ## Orbits, nearly orbits, and shadows
 #
 # One step of an algorithm is a map $\Psi$ from points to points; for gradient descent with step size $h$,
-# $\Psi(\theta)=\theta-h\nabla\mathcal L(\theta)$. The flow is a family of maps too.
+# $\Psi(\theta)=\theta-h\nabla\mathcal L(\theta)$. The flow is a family of maps too: write $\Phi_t(\theta)$ for the point that the solution of
+# $\dot\theta=-\nabla\mathcal L(\theta)$ from $\theta$ reaches at time $t$. Flowing for a time $t$ and then for $s$ is flowing for $s+t$.
 #
+# ::::{dropdown} Why there is one flow, and why its maps form a group
 # :::{prf:theorem} A smooth Lipschitz field has one solution, for all times
 # :label: thesis-thm-2-4-1
-# Let the field $g:\mathbb R^d\to\mathbb R^d$ be Lipschitz and $j$ times continuously differentiable. Through every start
+# Let the field $g:\mathbb R^d\to\mathbb R^d$ be Lipschitz and $j\ge1$ times continuously differentiable. Through every start
 # passes exactly one solution of $\dot\theta=g(\theta)$; it exists for all $t\in\mathbb R$ and is $j+1$ times
 # continuously differentiable in $t$.
 # :::
 #
-# (This is the theorem of Picard and Lindelöf; {chapter}`Flows and diffusions <toolbox/flows_and_diffusions>` proves it.) Write $\Phi_t(\theta)$ for the point that
-# the solution from $\theta$ reaches at time $t$.
+# (This is the theorem of Picard and Lindelöf; {chapter}`Flows and diffusions <toolbox/flows_and_diffusions>` proves it.)
 #
 # :::{prf:proposition} Flow maps form a group
 # :label: thesis-prop-2-4-1
-# $\Phi_{s+t}=\Phi_s\circ\Phi_t$ for all $s,t\in\mathbb R$. Each $\Phi_t$ is $j$ times continuously differentiable with the inverse $\Phi_{-t}$.
+# For the flow maps of such a field, $\Phi_{s+t}=\Phi_s\circ\Phi_t$ for all $s,t\in\mathbb R$. Each $\Phi_t$ is $j$ times continuously differentiable with the inverse $\Phi_{-t}$.
 # :::
 #
-# :::{dropdown} Proof
-# As functions of $s$, both $\Phi_{s+t}(\theta)$ and $\Phi_s(\Phi_t(\theta))$ solve the equation and agree at $s=0$; solutions are unique. With $s=-t$:
+# *Proof.* As functions of $s$, both $\Phi_{s+t}(\theta)$ and $\Phi_s(\Phi_t(\theta))$ solve the equation and agree at $s=0$; solutions are unique. With $s=-t$:
 # $\Phi_{-t}\circ\Phi_t=\Phi_0=\mathrm{id}$. The derivative of $\Phi_t$ solves the linearized equation, whose coefficients are $j-1$ times differentiable. $\square$
-# :::
+# ::::
 #
 # So nothing is lost when the flow is looked at only every $h$ seconds: $\vartheta_k=\Phi_h^k(\theta_0)$ lies exactly on the curve.
 #
@@ -224,7 +225,7 @@ euler = torch.stack(
 
 # %% [markdown]
 # Each result on this page is checked by a computation. A row or a card below it says what was measured, what it was allowed to be, and the same number for something
-# wrong, which has to fail: for instance "3 values, worst 1e-12; allowed 1e-9; with Euler's method 0.4".
+# wrong (the *control*), which has to fail: for instance "3 values, worst 1e-12; allowed 1e-9; with Euler's method 0.4".
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them.
 
 # %% tags=["hide-input"]
@@ -304,12 +305,16 @@ no_contraction = slack(lambda x: x, 0.9, constant)
 
 # %%
 from_above = torch.tensor([0.5, 1.5], **like)
-samples = flow(two_basins, from_above, 0.2, 30)
+samples = [from_above]
+for _ in range(30):  # one map after another
+    samples.append(flow(two_basins, samples[-1], 0.2, 1)[1])
+samples = torch.stack(samples)
 once = flow(two_basins, from_above, 6.0, 1)[1]  # one map of time 6 in the place of 30 maps of time 0.2
 
 saddle_map, rates = torch.diag(torch.tensor([1.25, 0.75], **like)), torch.tensor([0.25, -0.25], **like)
 rise = torch.tensor([0.02, 1.0], **like) * torch.exp(rates * torch.arange(16, **like)[:, None])
 saddle_shadow = linear_shadow(saddle_map, rise)
+assert pseudo_orbit_error(lambda x: saddle_map @ x, saddle_shadow).max() < 1e-14  # a true run
 saddle_same = pseudo_orbit(lambda x: x @ saddle_map, rise[0], torch.zeros(15, 2, **like))
 
 cosine_, sine = math.cos(0.9), math.sin(0.9)
@@ -324,7 +329,7 @@ for factor in (0.6, 0.7):  # how far the image of the ball around ϑ_k reaches f
     image = factor * (centres[:-1, None] + ring) @ spin.T
     reach[factor] = distance(image, centres[1:, None]).amax(-1)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Flow, orbit, and the balls of the proof, from data.** Left: the field $-\\nabla\\mathcal L$ of the first figure (grey), one solution and its samples $\\vartheta_k$ every $h=0.2$. Middle: near a saddle, the sampled flow (black), a true run that shadows it (blue) and, dashed, what breaks it: the run from the same start. Right: three steps of a contraction in the plane with $\\rho=0.6$ and errors of length $\\delta=0.4$. Around each $\\vartheta_k$ (black) the ball of radius $\\varepsilon=\\delta/(1-\\rho)=1$; inside it, around $\\Psi(\\vartheta_{k-1})$ (green), the image of the ball before.", "name": "fig-shadowing-sketches"}, "image": {"alt": "Three panels. Left: arrows and a curve with dots that comes down and bends to the right. Middle: two nearby rows of dots that pass a saddle, and a dashed one that drifts away. Right: four overlapping circles, each with a smaller circle inside it that touches none of their rims from outside."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Flow, orbit, and the balls of the proof, from data.** Left: the field $-\\nabla\\mathcal L$ of the first figure (grey), one solution and its samples $\\vartheta_k$ every $h=0.2$. Middle: near the saddle $\\frac18(\\theta_2^2-\\theta_1^2)$ with $h=1$, start $(.02,1)$, the sampled flow (black), a true run that shadows it (blue) and, dashed, what breaks it: the run from the same start. Right: three steps of a contraction in the plane with $\\rho=0.6$ and errors of length $\\delta=0.4$. Around each $\\vartheta_k$ (black) the ball of radius $\\varepsilon=\\delta/(1-\\rho)=1$; inside it, around $\\Psi(\\vartheta_{k-1})$ (green), the image of the ball before.", "name": "fig-shadowing-sketches"}, "image": {"alt": "Three panels. Left: arrows and a curve with dots that comes down and bends to the right. Middle: two nearby rows of dots that pass a saddle, and a dashed one that drifts away. Right: four overlapping circles, each with a smaller circle inside it that touches none of their rims from outside."}}
 fig, axes = figures.subplots(1, 3, size=(10.2, 3.7))
 across, up = torch.linspace(-1.5, 1.5, 16, **like), torch.linspace(-1, 1.6, 14, **like)
 one, two = torch.meshgrid(across, up, indexing="xy")
@@ -395,7 +400,8 @@ ledger.check(
 )
 
 # %% [markdown]
-# The constant cannot be improved: steady errors keep a run at exactly the distance $\varepsilon$ for ever. Without contraction the errors add up.
+# The constant cannot be improved: with $\Psi(\theta)=\rho\,\theta$ and *steady errors*, which all have the length $\delta$ and the same direction, a run stays at exactly the distance $\varepsilon$ for ever.
+# Without contraction the errors add up.
 #
 # :::{prf:proposition} Maps that do not expand
 # :label: thesis-prop-b-2-1
@@ -405,8 +411,9 @@ ledger.check(
 # The proof is the same induction, with $k\delta+\delta$ in the last step. Nothing better is true on flat ground: if $\Psi$ is the identity and the
 # pseudo-orbit drifts by $\delta$ in one direction, every orbit stands still, and the best one, in the middle, is $K\delta/2$ off after $K$ steps.
 #
-# A gradient estimated from a batch adds an error of its own to every step.
+# A gradient estimated from a batch adds an error of its own to every step: if it is at most $\bar\xi$, the radius grows by $\bar\xi/\mu$.
 #
+# ::::{dropdown} Gradients that are wrong
 # :::{prf:proposition} Contractions with errors in the algorithm too
 # :label: thesis-prop-b-2-2
 # Let $\Psi$ contract with factor $\rho$ and let the run be $\theta_{k+1}=\Psi(\theta_k)+\zeta_k$ with $\lVert\zeta_k\rVert\le D$, $\theta_0=\vartheta_0$. It stays within
@@ -418,6 +425,7 @@ ledger.check(
 #
 # The induction is the same with $\delta+D$ in the place of $\delta$. The second term of {eq}`eq-shadowing-noise` does not go away with $h$: gradients that
 # err always in the same direction move the minimum.
+# ::::
 
 # %% tags=["hide-input"]
 upright = torch.eye(5, **like)[0]
@@ -494,7 +502,7 @@ ledger.check(
 #
 # :::{prf:corollary} The radius is linear in the step size
 # :label: thesis-cor-2-4-1
-# For $0<h\le1/L$ the sampled flow is $\varepsilon$-shadowed with
+# Under (H1) and (H2), for $0<h\le1/L$, the sampled flow is $\varepsilon$-shadowed by every orbit of gradient descent with $\lVert\theta_0-\vartheta_0\rVert\le\varepsilon$, where
 #
 # $$\varepsilon=\frac{hL\Gamma}{2\mu}.$$ (eq-shadowing-radius)
 # :::
@@ -556,8 +564,13 @@ def parabola(share, h, K):  # θ²/2 from 1; a run from distance share·ε, ε =
     return distance(descend(lambda x: x, torch.tensor([1 - away], **like), h, K), nearly[:, None])
 
 
+from_rim = torch.stack([1 - parabola(1.0, h, 100)[1:].max() / (h / 2) for h in (0.05, 0.1, 0.2)])
 too_near = [1 - parabola(0.9, h, 1)[1] / (0.45 * h) for h in (0.05, 0.1, 0.2)]
 too_long = 1 - parabola(1.0, 2.5, 50).amax() / 1.25
+
+tiny = torch.tensor([0.02, 0.01, 0.001], **like)  # h L; first step on L θ²/2 from s, where Γ = L s
+Ls, begins_ = (torch.tensor(each, **like)[:, None] for each in ((3.0, 1 / 3, 1.0), (0.5, 0.5, 1.0)))
+of_parabola = begins_ * (torch.exp(-tiny) - 1 + tiny) / (Ls * (Ls * begins_) * (tiny / Ls) ** 2 / 2)
 
 # %% tags=["hide-input"]
 mine = descend(logistic, begin[None], 0.1, 5)
@@ -565,22 +578,22 @@ theirs = ensembles.iterate(
     rules.GradientDescent(0.1), lambda theta, k: logistic(theta), begin[None], 5, range(6)
 )
 assert torch.equal(mine, theirs.values)  # the library's rule
-tiny = torch.tensor([0.02, 0.01, 0.001], **like)
-of_parabola = (torch.exp(-tiny) - 1 + tiny) / (tiny**2 / 2)  # θ²/2 from 1: the first step's error
 ledger.check(
     "thesis:prop-2.4.2",
     "One step of gradient descent misses the flow by at most LΓh²/2",
-    measured=torch.cat([1 - local, 1 - of_parabola]),
-    criterion=inequality("1 − error / (LΓh²/2); logistic regression, six h; θ²/2, three h"),
-    control=control("a constant one per cent smaller, on θ²/2", 1 - of_parabola / 0.99),
+    measured=torch.cat([1 - local, 1 - of_parabola.flatten()]),
+    criterion=inequality("1 − error / (LΓh²/2); logistic regression, six h; parabolas, L = 3, 1/3, 1"),
+    control=control("a constant one per cent smaller, on the parabolas", 1 - of_parabola / 0.99),
     expected="holds",
     show="card",
 )
 ledger.check(
     "thesis:thm-2.4.3",
-    "From 50 starts at distance ε, six step sizes: the run stays within ε of the flow",
-    measured=edges,
-    criterion=inequality("(ε − largest gap after the start) / ε"),
+    "From starts at distance ε the run stays within ε of the flow",
+    measured=torch.cat([edges.flatten(), from_rim]),
+    criterion=inequality(
+        "(ε − largest gap after the start) / ε; logistic regression, 50 starts, six h; θ²/2"
+    ),
     control=control(
         "θ²/2 with ε ten per cent smaller; θ²/2 with h = 2.5/L", torch.stack([*too_near, too_long])
     ),
@@ -591,16 +604,25 @@ ledger.check(
 # %% [markdown]
 # **Cite this result** as the anchor `thesis-thm-2-4-3` of this page, with the release of the book.
 #
-# For these data the radius is far larger than the gap, by a factor of 80 to 95. The bound assumes that
+# For these data the radius is far larger than the gap, by a factor of 78 to 95. The bound assumes that
 # all errors point along the flattest direction and that the gradient never shrinks. What it gets right is the order: the gap is linear in $h$ and does not grow with the number of steps.
+#
+# :::{dropdown} What this check cannot see
+# On $\frac12\theta^2$ a run from the distance $\varepsilon$ uses all of it, so that the factor $\frac12$ is tested. There $L=\mu$. The quotient $L/\mu$ is not tested: these data need a small part of it.
+# :::
 
 # %%
 settings = torch.tensor([1.0, 0.5], **like)  # the curvatures
 bowl_flow = torch.exp(-0.2 * settings * torch.arange(81, **like)[:, None])  # from (1, 1), exact
 bowl = distance(descend(lambda x: settings * x, bowl_flow[0], 0.2, 80), bowl_flow)
+half_flow = torch.exp(-0.1 * settings * torch.arange(161, **like)[:, None])  # half the step size
+half_bowl = distance(descend(lambda x: settings * x, half_flow[0], 0.1, 160), half_flow)
 flat = torch.tensor([1.0, 0.02], **like)  # the second curvature nearly zero
 flat_flow = torch.exp(-0.2 * flat * torch.arange(81, **like)[:, None])
 nearly_flat = distance(descend(lambda x: flat * x, flat_flow[0], 0.2, 80), flat_flow)
+falls_away = torch.tensor([1.0, -0.05], **like)  # the second curvature below zero
+shallow_flow = torch.exp(-0.2 * falls_away * torch.arange(81, **like)[:, None])
+shallow = distance(descend(lambda x: falls_away * x, shallow_flow[0], 0.2, 80), shallow_flow)
 quartic_flow = flow(lambda x: x**3, torch.ones(1, **like), 0.1, 200)
 quartic = distance(descend(lambda x: x**3, torch.ones(1, **like), 0.1, 200), quartic_flow)
 
@@ -651,22 +673,27 @@ offsets = torch.randn(200, 6, generator=random, **like)
 times = torch.linspace(0, 20, 201, **like)[:, None, None]
 
 
-def speeds(curvatures):  # ‖∇ℒ‖ along the flows of quadratics, over L‖ϑ_0 - θ*‖
+def speeds(curvatures, offsets):  # ‖∇ℒ‖ along the flows of quadratics, over L‖ϑ_0 - θ*‖
     gradients = curvatures * offsets * torch.exp(-curvatures * times)
     return gradients.norm(dim=-1) / (curvatures.abs().amax(-1) * offsets.norm(dim=-1))
 
 
-upside = torch.cat([-torch.ones(200, 1, **like), curvatures[:, 1:]], -1)
+along = torch.eye(6, **like)[:1]  # a start along the first direction
+ladder = torch.linspace(1, 0.1, 6, **like)
+steepest, downhill = speeds(ladder, along), speeds(ladder * (1 - 2 * along), along)  # curvature 1, -1
 apart = torch.randn(50, 2, generator=random, **like)
 of_saddle = (apart.square() * torch.tensor([1.0, -1.0], **like)).sum(-1) / apart.square().sum(-1)
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:remark-2.4.1",
-    "Convex quadratics: along 200 flows the gradient is at most L‖ϑ_0 − θ*‖",
-    measured=1 - speeds(curvatures),
-    criterion=inequality("1 − ‖∇ℒ(ϑ(t))‖ / (L‖ϑ_0 − θ*‖)"),
-    control=control("not coercive: one curvature is −1, at t = 20", 1 - speeds(upside)[-1]),
+    "Convex quadratics: along 201 flows the gradient is at most L‖ϑ_0 − θ*‖",
+    measured=torch.cat([1 - speeds(curvatures, offsets), 1 - steepest], 1),
+    criterion=inequality("1 − ‖∇ℒ(ϑ(t))‖ / (L‖ϑ_0 − θ*‖); random starts; start along the steepest direction"),
+    control=control(
+        "0.99 L, steepest direction, t = 0; not coercive: curvature −1, t > 0",
+        torch.cat([1 - steepest[0] / 0.99, 1 - downhill[1:, 0]]),
+    ),
     expected="holds",
 )
 ledger.check(
@@ -745,13 +772,15 @@ ledger.check(
 
 # %%
 biased = {}
-for h in (0.5, 0.1, 0.02):  # curvatures 0.2 and 1; the gradient errs by 0.1 along the flat direction
+for h in (0.5, 0.1, 0.005):  # curvatures 0.2 and 1; the gradient errs by 0.1 along the flat direction
     curvature = torch.tensor([0.2, 1.0], **like)
     exact = torch.exp(-h * curvature * torch.arange(int(80 / h) + 1, **like)[:, None])
     wrong = descend(
         lambda x, c=curvature: c * x + torch.tensor([-0.1, 0.0], **like), exact[0], h, len(exact) - 1
     )
     biased[h] = float(distance(wrong, exact).max())
+at_once = [[1.0], [math.exp(-1)]]  # θ²/2 from 1, h = 1: the first error is as large as both terms allow
+jump = distance(descend(lambda x: x + 0.1, torch.ones(1, **like), 1.0, 1), torch.tensor(at_once, **like))[1]
 quartic_steps = 3 * 0.1**2 / 2 * torch.arange(201, **like)
 short = distance(
     descend(lambda x: x**3, torch.ones(1, **like), 1e-3, 1),
@@ -771,26 +800,29 @@ ledger.check(
 ledger.check(
     "thesis:prop-b.2.2",
     "Gradients that are wrong by at most ξ̄: the run stays within hLΓ/2μ + ξ̄/μ",
-    measured=[1 - gap / noise_radius[h] for h, gap in biased.items()],
-    criterion=inequality("1 − gap / radius; curvatures 0.2 and 1, ξ̄ = 0.1 along the flat direction"),
+    measured=[*(1 - gap / noise_radius[h] for h, gap in biased.items()), float(1 - jump / 0.6)],
+    criterion=inequality("1 − gap / radius; curvatures 0.2 and 1, ξ̄ = 0.1 along the flat one; θ²/2, h = 1"),
     control=control(
-        "ξ̄/L in the place of ξ̄/μ, h = 0.1 and 0.02",
-        [1 - biased[h] / (noise_radius[h] - 0.4) for h in (0.1, 0.02)],
+        "0.9 ξ̄/μ, h = 0.005; the first term halved, θ²/2",
+        [1 - biased[0.005] / (noise_radius[0.005] - 0.05), float(1 - jump / 0.35)],
     ),
     expected="holds",
 )
 ledger.check(
     "thesis:fig-13",
     "Bowl, h = 0.2: the gap has a hump below the radius, then vanishes",
-    measured=[float(bowl.max() / radius_13), float(bowl[-1] / bowl.max()) / 0.01],
-    criterion=at_most("largest gap / radius; gap at the end / a hundredth of the largest", 1.0),
+    measured=[
+        float(bowl.max() / radius_13),
+        float(bowl[-1] / bowl.max()) / 0.01,
+        abs(float(half_bowl.max() / bowl.max()) - 0.5) / 0.05,
+    ],
+    criterion=at_most(
+        "largest gap / radius; gap at the end / 0.01 of the largest; |gap at h/2 / gap at h − 1/2| / 0.05",
+        1.0,
+    ),
     control=control(
-        "a saddle, curvatures 1 and −0.5",
-        distance(
-            descend(lambda x: torch.tensor([1.0, -0.5], **like) * x, bowl_flow[0], 0.2, 80)[-1],
-            torch.exp(-16 * torch.tensor([1.0, -0.5], **like)),
-        )
-        / radius_13,
+        "second curvature −0.05: gap at the end / a hundredth of the largest",
+        shallow[-1] / shallow.max() / 0.01,
     ),
     expected="reproduced",
     claim="experiment",
@@ -805,18 +837,21 @@ ledger.check(
 # *By hand.* $\Psi(\theta)=3\theta$ and the pseudo-orbit $\vartheta_{k+1}=3\vartheta_k+1$ from zero: $0,1,4,13,40$, with $\delta=1$. The run from the same start
 # stays at $0$ and is $40$ away after four steps. The run from $\frac12$: $\frac12,\frac32,\frac92,\frac{27}2,\frac{81}2$. It is exactly $\frac12$ away at every step, for ever.
 #
+# The proof uses Banach's fixed point theorem: a map that brings all points of a complete space closer together by a factor below one has exactly one fixed point. Here a point of the
+# space is a whole sequence.
+#
+# ::::{dropdown} Banach's theorem and its proof
 # :::{prf:theorem} Banach's fixed point theorem
 # :label: thesis-thm-b-2-2
-# Let $T$ map a complete metric space into itself with $d(Tz,Tw)\le q\,d(z,w)$, $q<1$. Then $T$ has exactly one fixed point, and
+# Let $T$ map a non-empty complete metric space into itself with $d(Tz,Tw)\le q\,d(z,w)$, $q<1$. Then $T$ has exactly one fixed point $z^\star$, and
 # $T^nz\to z^\star$ from every $z$, with $d(T^nz,z^\star)\le q^n\,d(z,z^\star)$.
 # :::
 #
-# :::{dropdown} Proof
-# $d(T^{n+1}z,T^nz)\le q^nd(Tz,z)$, so that $T^nz$ is a Cauchy sequence; its limit is fixed because $T$ is continuous. Two fixed points have
+# *Proof.* $d(T^{n+1}z,T^nz)\le q^nd(Tz,z)$, so that $T^nz$ is a Cauchy sequence; its limit is fixed because $T$ is continuous. Two fixed points have
 # $d(z,w)=d(Tz,Tw)\le q\,d(z,w)$, hence $z=w$; and $d(T^nz,z^\star)=d(T^nz,T^nz^\star)\le q^nd(z,z^\star)$. $\square$
-# :::
+# ::::
 #
-# Here a point of the space is a whole sequence. Call $\Psi$ *expanding* with factor $\rho>1$ if
+# Call $\Psi$ *expanding* with factor $\rho>1$ if
 # $\lVert\Psi(\theta)-\Psi(\theta')\rVert\ge\rho\lVert\theta-\theta'\rVert$ for all points.
 #
 # :::{prf:theorem} Expanding maps shadow every pseudo-orbit
@@ -835,7 +870,7 @@ ledger.check(
 # 3. By {prf:ref}`thesis-thm-b-2-2` there is one fixed point in $Z$. Starting from $z=\vartheta$ gives $(T^n\vartheta)_0=\Psi^{-n}(\vartheta_n)$. $\square$
 # :::
 #
-# The source bounds the second term of step 2 by $\delta$ in the place of $\frac\delta\rho$. Its condition is right, and with the sharper one comes a smaller radius:
+# Step 2 needs less than the assumption. With exactly what it needs, the radius is smaller:
 #
 # :::{prf:proposition} The sharp radius
 # :label: thesis-beyond-expanding-radius
@@ -863,7 +898,9 @@ def backwards(inverse, nearly):  # the orbit with the same end
 
 
 expanding = pseudo_orbit(bent, torch.zeros(orbits, 5, **like), errors[:20])
-behind = distance(backwards(unbent, expanding), expanding)  # (steps, orbits)
+same_end = backwards(unbent, expanding)
+assert distance(same_end[1:], bent(same_end[:-1])).max() < 1e-14 * expanding.abs().max()  # true runs
+behind = distance(same_end, expanding)  # (steps, orbits)
 ahead = distance(pseudo_orbit(bent, expanding[0], 0 * errors[:20]), expanding)
 
 # %%
@@ -885,7 +922,7 @@ for _ in range(12):  # sweeps of (Tz)_k = Ψ^{-1}(z_{k+1}); the last point stays
     one_way, other = swept
 
 # %% tags=["hide-input"]
-shift = distance(one_way, backwards(unbent, expanding)[:, 0]).amax() / (1.5**-12 * 10)
+shift = distance(one_way, same_end[:, 0]).amax() / (1.5**-12 * 10)
 ledger.check(
     "thesis:thm-b.2.2",
     "Sweeps over a sequence of 21 points: each brings two sequences closer by 1/ρ = 2/3",
@@ -917,9 +954,10 @@ ledger.check(
 )
 
 # %% [markdown]
-# For gradient descent this covers the mirror image of a bowl. Where all curvatures are at most $-\nu<0$ and $h<1/L$, $\Psi$ is invertible and expands
-# with $\rho=1+h\nu$. As long as the gradients on the way are bounded by $\Gamma$, the run with $\theta_K=\vartheta_K$ and
+# For gradient descent this covers the mirror image of a bowl. Where all curvatures are at most $-\nu<0$ and $h<1/L$, $\Psi$ is invertible ($\theta=\theta'+h\nabla\mathcal L(\theta)$ has one solution $\theta$ for each $\theta'$, by Banach's theorem) and expands
+# with $\rho=1+h\nu$, by the mean Hessian of {prf:ref}`thesis-prop-2-4-3`. As long as the gradients on the way are bounded by $\Gamma$, the run with $\theta_K=\vartheta_K$ and
 # $\theta_k=\Psi^{k-K}(\vartheta_K)$ stays within $\delta/(1-\frac1\rho)=\frac{hL\Gamma}{2\nu}(1+h\nu)$. Its start lies a little beside $\vartheta_0$.
+# A flow uses at most about a third of this radius, since its errors are as large as $\delta$ only near the end.
 
 
 # %%
@@ -937,18 +975,25 @@ def uphill(value, h):  # the point whose step of gradient descent leads to `valu
 peak = 1e-5 * torch.randn(3, generator=run.generator("hill"), **like)
 from_hill = {h: flow(hill, peak, h, round(15 / h)) for h in (0.5, 0.2, 0.05)}
 hill_radius = {h: h * 0.9 * hill(y[-1]).norm() / 0.6 * (1 + 0.3 * h) for h, y in from_hill.items()}
-reverse = {h: distance(backwards(lambda x, h=h: uphill(x, h), y), y) for h, y in from_hill.items()}
+behind_hill = {h: backwards(lambda x, h=h: uphill(x, h), y) for h, y in from_hill.items()}
+for h, path in behind_hill.items():  # true runs
+    assert pseudo_orbit_error(lambda x, h=h: x - h * hill(x), path).max() < 1e-12
+reverse = {h: distance(behind_hill[h], y) for h, y in from_hill.items()}
 forward = {h: distance(descend(hill, peak, h, len(y) - 1), y) for h, y in from_hill.items()}
+# the flow of -θ²/2 up to θ = 1, so that Γ = 1
+on_hill = {h: torch.exp(h * torch.arange(-round(8 / h), 1, **like))[:, None] for h in from_hill}
+back_hill = {h: distance(backwards(lambda x, h=h: x / (1 + h), y), y).max() for h, y in on_hill.items()}
+use_hill = torch.stack([gap / (h / 2 * (1 + h)) for h, gap in back_hill.items()])
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-strong-concavity",
     "Down from a maximum: the run with the same end stays within hLΓ(1 + hν)/2ν",
-    measured=torch.stack([1 - reverse[h].max() / hill_radius[h] for h in reverse]),
-    criterion=inequality("1 − largest gap / radius, h = 0.5, 0.2, 0.05, time 15"),
+    measured=torch.cat([torch.stack([1 - reverse[h].max() / hill_radius[h] for h in reverse]), 1 - use_hill]),
+    criterion=inequality("1 − largest gap / radius, h = 0.5, 0.2, 0.05; bent hill, time 15; −θ²/2, time 8"),
     control=control(
-        "the run with the same start",
-        torch.stack([1 - forward[h].max() / hill_radius[h] for h in reverse]),
+        "the run with the same start; a quarter of the radius, −θ²/2",
+        torch.cat([torch.stack([1 - forward[h].max() / hill_radius[h] for h in reverse]), 1 - 4 * use_hill]),
     ),
     expected="holds",
 )
@@ -976,8 +1021,7 @@ ledger.check(
 # $$ (eq-shadowing-linear)
 #
 # a finite number, because powers of a matrix decay geometrically where all eigenvalues are inside the circle. An eigenvalue *on* the circle is flat ground:
-# errors in its direction add up, whichever way time runs. If the map is the identity and the pseudo-orbit drifts by $\delta$ a step, every orbit stands still, and the
-# best one is $K\delta/2$ off. For gradient descent on a quadratic $A=I-h\nabla^2\mathcal L$, and an eigenvalue on the circle is a zero curvature, or
+# errors in its direction add up, whichever way time runs. For gradient descent on a quadratic $A=I-h\nabla^2\mathcal L$, and an eigenvalue on the circle is a zero curvature, or
 # the curvature $2/h$.
 #
 # :::{prf:proposition} Quadratic saddles are shadowed
@@ -995,7 +1039,7 @@ ledger.check(
 # :::{dropdown} Proof
 # 1. By {prf:ref}`thesis-prop-2-4-2` the sampled flow is a $\delta$-pseudo-orbit, $\delta=\frac{L\Gamma}2h^2$, and so are its orthogonal projections to the two eigenspaces.
 # 2. On $E_s$ the map contracts with $1-h\mu$: radius $\frac\varepsilon2$ needs $\delta\le h\mu\frac\varepsilon2$, that is, $h\le\frac{\mu\varepsilon}{L\Gamma}$.
-# 3. On $E_u$ it expands with $1+h\nu$: radius $\frac\varepsilon2$ needs $\delta\le\frac{h\nu}{1+h\nu}\frac\varepsilon2$. As $h\nu\le1$, it is enough that $\delta\le\frac{h\nu}2\frac\varepsilon2$, that is, $h\le\frac{\nu\varepsilon}{2L\Gamma}$.
+# 3. On $E_u$ it expands with $1+h\nu$: radius $\frac\varepsilon2$ needs $\delta\le\frac{h\nu}{1+h\nu}\frac\varepsilon2$. As $h\nu\le1$, it is enough that $\delta\le\frac{h\nu}2\frac\varepsilon2$, that is, $h\le\frac{\nu\varepsilon}{2L\Gamma}$. (If no curvature is negative, $E_u=\{0\}$ and nothing is asked; otherwise $\nu\le L$.)
 # 4. The two parts together are at most $\frac\varepsilon2+\frac\varepsilon2$. $\square$
 # :::
 #
@@ -1034,6 +1078,11 @@ plt.show()
 # %% [markdown]
 # After forty steps in the place of seven the gap of the same start is 151, that of the corrected start 10: the flow itself is then 300 away from the saddle. For the check we take saddles in six dimensions, all curvatures between
 # $\frac12$ and $1$ in absolute value, and flows that stay near the saddle for the time $40$.
+#
+# :::{dropdown} What this check cannot see
+# Such a flow uses less than a tenth of $\varepsilon$: its errors are as large as $\delta$ only at the start and at the end, so that this check would also pass a radius ten times smaller. The
+# proof asks only that the errors are at most $\delta$. Therefore a second kind of pseudo-orbit is tested, with steady errors, first along $E_s$, then along $E_u$; for $\mu=1$, $\nu=2$ it uses more than half of $\varepsilon$.
+# :::
 
 # %%
 random = run.generator("saddles")
@@ -1052,6 +1101,7 @@ def use_of_radius(basis, size, begin, h):  # largest gap / ε: of the shadow, of
     Gamma, mu, nu = (exact @ H).norm(dim=-1).max(), size[3:].min(), size[:3].min()
     epsilon = h * Gamma * torch.maximum(1 / mu, 2 / nu)
     shadow = linear_shadow(torch.eye(d, **like) - h * H, exact)
+    assert pseudo_orbit_error(lambda x: x - h * H @ x, shadow).max() < 1e-12  # a true run
     same = descend(lambda x: x @ H, exact[0], h, len(exact) - 1)
     return torch.stack([distance(shadow, exact).max(), distance(same, exact).max()]) / epsilon
 
@@ -1061,41 +1111,71 @@ used = torch.stack(
     [use_of_radius(*each, h) for h in steps for each in zip(bases, sizes, begins, strict=True)]
 )
 
+
+# %%
+def allowance(A):  # the two sums of the bound
+    projector, back = hyperbolic_splitting(A).projector, torch.linalg.inv(A)
+    inward, outward, total = projector, back @ (torch.eye(len(A), **like) - projector), 0.0
+    for _ in range(400):
+        total += torch.linalg.matrix_norm(inward, 2) + torch.linalg.matrix_norm(outward, 2)
+        inward, outward = projector @ A @ inward, back @ (outward - projector @ outward)
+    return total
+
+
+def use_of_bound(A, sequence):
+    shadow = linear_shadow(A, sequence)
+    assert pseudo_orbit_error(lambda x: A @ x, shadow).max() < 1e-8  # a true run
+    delta = pseudo_orbit_error(lambda x: A @ x, sequence).max()
+    return distance(shadow, sequence).max() / (allowance(A) * delta)
+
+
 # %%
 basis = torch.eye(6, **like) + torch.triu(torch.rand(6, 6, generator=random, **like))
 A = basis @ torch.diag(torch.tensor([0.5, -0.7, 0.8, 1.2, -1.5, 2.0], **like)) @ torch.linalg.inv(basis)
-projector, back = hyperbolic_splitting(A).projector, torch.linalg.inv(A)
-inward, outward, allowance = projector, back @ (torch.eye(6, **like) - projector), 0.0
-for _ in range(400):  # the two sums of the bound
-    allowance += torch.linalg.matrix_norm(inward, 2) + torch.linalg.matrix_norm(outward, 2)
-    inward, outward = projector @ A @ inward, back @ (outward - projector @ outward)
 noise = torch.randn(2001, 6, generator=random, **like)  # a bounded sequence that is nearly nothing
-
-
-def use_of_bound(sequence):
-    delta = pseudo_orbit_error(lambda x: A @ x, sequence).max()
-    return distance(linear_shadow(A, sequence), sequence).max() / (allowance * delta)
-
-
-used_linear = torch.stack([use_of_bound(noise[: K + 1]) for K in (20, 200, 2000)])
+used_linear = [use_of_bound(A, noise[: K + 1]) for K in (20, 200, 2000)]
+slim = torch.tensor([[1.0, math.cos(0.1)], [0.0, math.sin(0.1)]], **like)  # E_s and E_u at an angle of 0.1
+A_slim = slim @ torch.diag(torch.tensor([0.5, 2.0], **like)) @ torch.linalg.inv(slim)
+worst = torch.linalg.inv(slim) / torch.linalg.inv(slim).norm(dim=-1, keepdim=True)
+worst = torch.cat([worst[:1].expand(12, 2), -worst[1:].expand(12, 2)])  # errors of length 1 that add up
+used_slim = use_of_bound(A_slim, pseudo_orbit(lambda x: A_slim @ x, torch.zeros(2, **like), worst))
 drift = torch.arange(2001, **like)[:, None] * basis[:1] / basis[0].norm()  # δ = 1, the identity
-flat_ground = distance(least_squares_shadow(lambda x: x, drift).orbit, drift).max() / allowance
+flat_ground = distance(least_squares_shadow(lambda x: x, drift).orbit, drift).max() / allowance(A)
+
+
+# %%
+def steady(h, mu, nu):  # errors of length δ along E_s, then along E_u, on a saddle: largest gap h / δ
+    A, K = torch.diag(torch.tensor([1 - h * mu, 1 + h * nu], **like)), round(8 / h)
+    nearly = pseudo_orbit(
+        lambda x: A @ x, torch.zeros(2, **like), torch.eye(2, **like).repeat_interleave(K, 0)
+    )
+    return h * distance(linear_shadow(A, nearly), nearly).max()
+
+
+allowed_steady = 2 * max(1 / 1.0, 2 / 2.0)  # ε h/δ = 2 max(1/μ, 2/ν)
+steady_use = torch.stack([steady(h, 1.0, 2.0) / allowed_steady for h in steps])
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-linear-hyperbolic",
     "Linear hyperbolic map that is not symmetric: the gap does not grow with the number of steps",
-    measured=1 - used_linear,
-    criterion=inequality("1 − largest gap / bound, K = 20, 200, 2000"),
-    control=control("a drift on flat ground: the best of all orbits, K = 2000", 1 - flat_ground),
+    measured=1 - torch.stack([*used_linear, used_slim]),
+    criterion=inequality("1 − largest gap / bound; noise, K = 20, 200, 2000; worst errors, K = 24"),
+    control=control(
+        "a bound one per cent smaller, worst errors; a drift on flat ground, best orbit, K = 2000",
+        torch.stack([1 - used_slim / 0.99, 1 - flat_ground]),
+    ),
     expected="holds",
 )
 ledger.check(
     "thesis:prop-2.4.4",
-    "Quadratic saddles in six dimensions: a true run stays within ε of the flow",
-    measured=1 - used[:, 0],
-    criterion=inequality("1 − largest gap / ε, h = 0.2, 0.1, 0.05, passage of time 40"),
-    control=control("the run from the same start", (1 - used[:, 1]).amax()),
+    "Quadratic saddles: a true run stays within ε of the flow, and of a pseudo-orbit with steady errors",
+    measured=torch.cat([1 - used[:, 0], 1 - steady_use]),
+    criterion=inequality("1 − largest gap / ε, h = 0.2, 0.1, 0.05; flows in six dimensions; steady errors"),
+    control=control(
+        "flow: the run from the same start; steady errors: half of ε",
+        torch.stack([(1 - used[:, 1]).amax(), (1 - 2 * steady_use).amax()]),
+    ),
     expected="holds",
     show="card",
 )
@@ -1130,18 +1210,19 @@ ledger.check(
 # :::{prf:theorem} Perturbed saddles are shadowed
 # :label: thesis-thm-2-4-4
 # Let $\mathcal L=Q+\chi$, where $Q$ is a quadratic centred at $\theta^\star$ without curvatures in $(-\nu,\mu)$, and $\nabla\chi$ is Lipschitz with the constant $L_\chi$ and vanishes at $\theta^\star$. Let
-# $L$ bound $\lVert\nabla^2\mathcal L\rVert$ and $\lVert\nabla^2Q\rVert$, and $\Gamma$ the gradients along the flow up to step $K$. If $0<h\le\frac1L$ and
+# $\mathcal L$ be twice continuously differentiable, $L$ a bound of $\lVert\nabla^2\mathcal L\rVert$, and $\Gamma$ of the gradients along the flow up to step $K$. If $0<h\le\frac1L$ and
 #
 # $$h\le\frac{\varepsilon\,\bigl(\min\{\frac\nu2,\mu\}-4L_\chi\bigr)}{2\,\Gamma L},$$ (eq-shadowing-perturbed)
 #
 # the sampled flow is $\varepsilon$-shadowed up to step $K$ by a run of gradient descent.
 # :::
 #
-# The thesis refers to {cite:t}`orvieto2019shadowing` for the proof. Here is a short one, which gives more.
+# The thesis refers to {cite:t}`orvieto2019shadowing` for the proof. Here is a short one of our own, which gives more.
 #
 # :::{prf:proposition} A smaller radius
 # :label: thesis-beyond-split-radius
-# Let $\bar\mu=(\mu^{-2}+\nu^{-2})^{-1/2}$ and $L_\chi<\bar\mu$. Under the other assumptions of {prf:ref}`thesis-thm-2-4-4` the sampled flow is $\varepsilon$-shadowed with
+# Let $\bar\mu=(\mu^{-2}+\nu^{-2})^{-1/2}$, $L_\chi<\bar\mu$ and $h\lVert\nabla^2Q\rVert\le1$. Under the other assumptions of {prf:ref}`thesis-thm-2-4-4`, without {eq}`eq-shadowing-perturbed`, the sampled flow
+# is $\varepsilon$-shadowed up to step $K$ with
 #
 # $$\varepsilon=\frac{hL\Gamma}{2\,(\bar\mu-L_\chi)} .$$ (eq-shadowing-split)
 # :::
@@ -1150,21 +1231,30 @@ ledger.check(
 # term, solve the linear equation both ways in time, take the solution as the next guess. This is a contraction if $L_\chi<\bar\mu$.
 #
 # :::{dropdown} Proof of both
-# 1. Write $\Psi(\theta)=A\theta-h\nabla\chi(\theta)$ with $A=I-h\nabla^2Q$ and $\theta^\star=0$. A sequence $\vartheta+w$ is an orbit if and only if
+# 1. Write $\Psi(\theta)=A\theta-h\nabla\chi(\theta)$ with $A=I-h\nabla^2Q$ and $\theta^\star=0$, and $e_k=\vartheta_{k+1}-\Psi(\vartheta_k)$, which is at most $\delta$. A sequence $\vartheta+w$ is an orbit if and only if
 #    $w_{k+1}=Aw_k-f_k(w)$ with $f_k(w)=e_k+h\,(\nabla\chi(\vartheta_k+w_k)-\nabla\chi(\vartheta_k))$. Here $\lVert f_k(w)\rVert\le\delta+hL_\chi\lVert w_k\rVert$ and
 #    $\lVert f_k(w)-f_k(w')\rVert\le hL_\chi\lVert w_k-w'_k\rVert$.
 # 2. For a given right side $f$ of size $\lVert f_k\rVert\le\varphi$, the solution with $\Pi_sw_0=0$, $\Pi_uw_K=0$ has
 #    $\lVert\Pi_sw_k\rVert\le\varphi\sum_j(1-h\mu)^j\le\frac\varphi{h\mu}$ and $\lVert\Pi_uw_k\rVert\le\varphi\sum_{j\ge1}(1+h\nu)^{-j}=\frac\varphi{h\nu}$. The subspaces are
-#    orthogonal, so $\lVert w_k\rVert\le\frac\varphi{h\bar\mu}$. (For $\lVert A\Pi_s\rVert\le1-h\mu$ one needs $h\lVert\nabla^2Q\rVert\le1$.)
+#    orthogonal, so $\lVert w_k\rVert\le\frac\varphi{h\bar\mu}$. ($\lVert A\Pi_s\rVert\le1-h\mu$ is where $h\lVert\nabla^2Q\rVert\le1$ is used.)
 # 3. Let $T$ map $w$ to this solution for $f=f(w)$. By 1 and 2, $T$ contracts with $L_\chi/\bar\mu<1$ in the largest norm over $k$, and maps the ball of radius $\varepsilon$ into itself if
 #    $\frac{\delta+hL_\chi\varepsilon}{h\bar\mu}\le\varepsilon$, that is, $\varepsilon\ge\frac\delta{h(\bar\mu-L_\chi)}$. By {prf:ref}`thesis-thm-b-2-2` it has a fixed point there. With
 #    $\delta=\frac{L\Gamma}2h^2$ this is {eq}`eq-shadowing-split`.
-# 4. {eq}`eq-shadowing-perturbed` asks for $\varepsilon\ge\frac{hL\Gamma}{2(m/4-L_\chi)}$ with $m=\min\{\frac\nu2,\mu\}$. Since $\bar\mu\ge\min\{\mu,\nu\}/\sqrt2\ge m/\sqrt2>\frac m4$, this is more than
-#    {eq}`eq-shadowing-split` asks for. $\square$
+# 4. {eq}`eq-shadowing-perturbed` says that $\varepsilon\ge\frac{hL\Gamma}{2(m/4-L_\chi)}$ with $m=\min\{\frac\nu2,\mu\}$, and that $L_\chi<\frac m4$. If $h\lVert\nabla^2Q\rVert\le1$, it implies
+#    {eq}`eq-shadowing-split`, since $\bar\mu\ge\min\{\mu,\nu\}/\sqrt2\ge m/\sqrt2>\frac m4$.
+# 5. {prf:ref}`thesis-thm-2-4-4` bounds $\nabla^2\mathcal L$ only, so that $\lVert\nabla^2Q\rVert\le L+L_\chi$ is all that is known. On $E_s$ replace $\mu$ by $\mu'=\min\{\mu,L-L_\chi\}$: as
+#    $h(\mu'+L+L_\chi)\le2hL\le2$, still $\lVert A\Pi_s\rVert\le1-h\mu'$. Unless $E_s=\{0\}$, $\mu\le L+L_\chi$, and $L_\chi<\frac\mu4$, so that
+#    $\mu'\ge\mu-2L_\chi\ge\frac\mu2\ge\frac m2$. With $\mu'$, $(\mu'^{-2}+\nu^{-2})^{-1/2}\ge\frac m{2\sqrt2}>\frac m4$, and steps 1 to 4 go through. $\square$
 # :::
 #
 # The code below is this proof. The loss is $\frac12(\theta_1^2-\theta_2^2)+\frac{L_\chi}2\bigl(\sqrt{1+s^2}-1\bigr)$ with $s=\theta_1+\theta_2$, so that
 # $\mu=\nu=1$ and $\bar\mu=.71$. The flow comes from $\theta_1=1$, stays near the saddle, and leaves it at time $12$ with $\theta_2=.8$.
+#
+# :::{dropdown} How much of the two radii is used
+# The flow uses less than five per cent of the printed radius and less than a third of {eq}`eq-shadowing-split`: its errors are as large as $\delta$ only at the start and at the end. Steady errors, with
+# $\chi=\frac{L_\chi}2(\theta_2^2-\theta_1^2)$, which lowers both curvatures, need more than nine tenths of {eq}`eq-shadowing-split`, so that its constants matter; of the printed radius they need about a
+# quarter at most.
+# :::
 
 
 # %%
@@ -1215,22 +1305,35 @@ for size in (0.02, 0.05, 0.1):
         used_kinked.append(torch.stack([*gaps, (moves[1:6] / moves[:5]).max() * math.sqrt(0.5) / size]))
 used_kinked = torch.stack(used_kinked)
 
+steady_printed, steady_ours = [], []  # steady errors, and a perturbation that lowers both curvatures by L_χ
+for mu, nu, size in ((1, 2, 0.02), (1, 2, 0.1), (1, 1, 0.02), (1, 1, 0.1)):
+    gap = steady(0.05, mu - size, nu - size)  # in units of δ/h = h L Γ/2
+    steady_printed.append(gap / (4 / (min(nu / 2, mu) - 4 * size)))
+    steady_ours.append(gap * ((mu**-2 + nu**-2) ** -0.5 - size))
+steady_printed, steady_ours = torch.stack(steady_printed), torch.stack(steady_ours)
+
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:thm-2.4.4",
-    "Perturbed saddles, nine cases: a true run stays within the printed ε",
-    measured=1 - used_kinked[:, 0],
-    criterion=inequality("1 − largest gap / ε, L_χ = 0.02, 0.05, 0.1, h = 0.2, 0.1, 0.05"),
-    control=control("the run from the same start", 1 - used_kinked[:, 1]),
+    "Perturbed saddles: a true run stays within the printed ε of the flow, and of steady errors",
+    measured=torch.cat([1 - used_kinked[:, 0], 1 - steady_printed]),
+    criterion=inequality("1 − largest gap / ε; flows: three L_χ, three h; steady errors: L_χ = 0.02, 0.1"),
+    control=control(
+        "flows: the run from the same start; steady errors, L_χ = 0.02: a quarter of ε",
+        torch.cat([1 - used_kinked[:, 1], 1 - 4 * steady_printed[:1]]),
+    ),
     expected="holds",
     show="card",
 )
 ledger.check(
     "thesis:beyond-split-radius",
     "The same runs within hLΓ/2(μ̄ − L_χ); the sweeps contract by L_χ/μ̄",
-    measured=torch.cat([1 - used_kinked[:, 2], 1 - used_kinked[:, 4]]),
-    criterion=inequality("1 − largest gap / ε; 1 − (ratio of two moves) / (L_χ/μ̄)"),
-    control=control("the run from the same start", 1 - used_kinked[:, 3]),
+    measured=torch.cat([1 - used_kinked[:, 2], 1 - steady_ours, 1 - used_kinked[:, 4]]),
+    criterion=inequality("1 − largest gap / ε, flows and steady errors; 1 − (ratio of two moves) / (L_χ/μ̄)"),
+    control=control(
+        "the run from the same start; steady errors with ε five per cent smaller, L_χ = 0.02",
+        torch.cat([1 - used_kinked[:, 3], 1 - steady_ours[::2] / 0.95]),
+    ),
     expected="holds",
 )
 
@@ -1262,6 +1365,7 @@ def down_the_cosine(wait, h):  # largest gaps of the run from the same start, an
     glue, after = round(wait / h), round(12 / h)
     exact = 2 * torch.atan(torch.exp(h * torch.arange(-glue, after + 1, **like)))[:, None]
     up = backwards(lambda x: before(x, h), exact[: glue + 1])
+    assert pseudo_orbit_error(lambda x: x + h * torch.sin(x), up).max() < 1e-12  # a true run
     down = descend(lambda x: -torch.sin(x), exact[glue], h, after)
     same = descend(lambda x: -torch.sin(x), exact[0], h, glue + after)
     return [distance(each, exact).max() for each in (same, torch.cat([up, down[1:]]))]
@@ -1281,9 +1385,11 @@ cosine = torch.tensor(
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-gluing",
-    "Down from a maximum: the crossing costs the same, however long the run has waited",
-    measured=cosine[:, -1, 1] / cosine[:, 0, 1],
-    criterion=between("largest gap, wait of 32 / wait of 8; h = 0.4, 0.2, 0.1, 0.05", 0.95, 1.05),
+    "Down from a maximum: the crossing costs O(h), however long the run has waited",
+    measured=torch.cat([cosine[:, -1, 1] / cosine[:, 0, 1], 2 * cosine[1:, 0, 1] / cosine[:-1, 0, 1]]),
+    criterion=between(
+        "largest gap, wait of 32 / wait of 8, h = 0.4 to 0.05; 2 × gap at h/2 / gap at h", 0.95, 1.05
+    ),
     control=control("the run from the same start", cosine[:, -1, 0] / cosine[:, 0, 0]),
     expected="reproduced",
     claim="experiment",
@@ -1324,9 +1430,7 @@ plt.show()
 # %%
 crossings = int((lowest[:-1].sign() != lowest[1:].sign()).sum())
 assert newton.converged and crossings == 1  # from one expanding direction to none
-other_side = descend(hosaki, torch.tensor([[1.95, 1.0]], **like), 0.3, 100)[
-    -1, 0
-]  # ends in the other minimum
+mirrored = descend(hosaki, (2 * place - newton.orbit[0])[None], 0.3, 100)[:, 0]  # moved the other way
 
 # %% tags=["hide-input"]
 figures.comparison(
@@ -1354,8 +1458,8 @@ ledger.check(
         1.0,
     ),
     control=control(
-        "a start on the other side of the saddle: gap at the end / 1e-6",
-        distance(other_side, hosaki_flow[-1]) / 1e-6,
+        "the start moved the other way: (peak / peak of the same start) / 0.2",
+        distance(mirrored, hosaki_flow).max() / naive_bump.max() / 0.2,
     ),
     expected="reproduced",
     claim="experiment",
@@ -1458,8 +1562,9 @@ ledger.check(
 #
 # ## Everywhere a saddle: chaos
 #
-# The strongest theorem of this kind needs no quadratic and no gradient. It needs a splitting into contracting and expanding directions at every point.
+# The strongest theorem of this kind needs no quadratic and no gradient. It needs a splitting into contracting and expanding directions at every point of a compact set that the map carries into itself, with factors that are the same at all points. Such a set is called *hyperbolic*.
 #
+# ::::{dropdown} Definitions: hyperbolic point, hyperbolic set
 # :::{prf:definition} Hyperbolic point
 # :label: thesis-def-b-2-1
 # A point $\theta$ is *hyperbolic* for an invertible smooth map $\Psi$ if $\mathbb R^d=E_s(\theta)\oplus E_u(\theta)$ such that, with some $c$ and $q<1$, for all $k\in\mathbb N$,
@@ -1471,24 +1576,24 @@ ledger.check(
 # If $\theta$ is hyperbolic, so is $\Psi(\theta)$, with $E_{s}(\Psi(\theta))=D\Psi(\theta)\,E_{s}(\theta)$ and the same for $E_u$.
 # :::
 #
-# :::{dropdown} Proof
-# For $v=D\Psi(\theta)u$ with $u\in E_s(\theta)$ the chain rule gives $D(\Psi^k)(\Psi(\theta))\,v=D(\Psi^{k+1})(\theta)\,u$, which is at most
+# *Proof.* For $v=D\Psi(\theta)u$ with $u\in E_s(\theta)$ the chain rule gives $D(\Psi^k)(\Psi(\theta))\,v=D(\Psi^{k+1})(\theta)\,u$, which is at most
 # $c\,q^{k+1}\lVert u\rVert\le(cq\,\lVert D\Psi(\theta)^{-1}\rVert)\,q^k\lVert v\rVert$. For $E_u$: $D(\Psi^{-k})(\Psi(\theta))v=D(\Psi^{-(k-1)})(\theta)\,u$ in the same way. The images of two complementary subspaces under an invertible
 # matrix are complementary. $\square$
-# :::
 #
 # :::{prf:definition} Hyperbolic set
 # :label: thesis-def-b-2-2
 # A compact set $\Lambda$ with $\Psi(\Lambda)=\Lambda$ is *hyperbolic* if all its points are, with the same $c$ and $q$. If this is the whole space, $\Psi$ is an *Anosov* map.
 # :::
+# ::::
 #
 # :::{prf:theorem} Anosov, Bowen: pseudo-orbits near a hyperbolic set are shadowed
 # :label: thesis-thm-b-2-1
 # ({cite:t}`anosov1967geodesic,bowen1975equilibrium`.) Let $\Lambda$ be hyperbolic for $\Psi$. For every $\varepsilon>0$ there is a $\delta>0$ such that every $\delta$-pseudo-orbit that stays within $\delta$ of
-# $\Lambda$ is $\varepsilon$-shadowed by an orbit. If $\varepsilon$ is small enough, the orbit is unique among those that run in both directions of time.
+# $\Lambda$ is $\varepsilon$-shadowed by an orbit. If the pseudo-orbit is given for all $k\in\mathbb Z$ and $\varepsilon$ is small enough, the orbit is unique. (For $k\ge0$ only, a start that is moved a little along $E_s$
+# gives another one.)
 # :::
 #
-# We do not prove it in general; the proof is the iteration of {prf:ref}`thesis-thm-2-4-4` with a splitting that moves along. For *Arnold's cat map* on the unit square with opposite sides glued,
+# We do not prove it in general; a proof is the iteration of {prf:ref}`thesis-beyond-split-radius` with a splitting that moves along. For *Arnold's cat map* on the unit square with opposite sides glued,
 # $\Psi(\theta)=\bigl(\begin{smallmatrix}2&1\\1&1\end{smallmatrix}\bigr)\theta$ modulo one, the splitting is the same everywhere and the proof is {eq}`eq-shadowing-deviation`, solved both ways. The
 # eigenvalues are $\frac{3\pm\sqrt5}2$, so that the radius is $\varepsilon=\sqrt3\,\delta$: the parts are at most $\delta/(1-.382)=1.618\,\delta$ and $\delta/(2.618-1)=.618\,\delta$, and
 # $1.618^2+.618^2=3$. The map is chaotic: an error of $10^{-16}$ grows to the size of the square in forty steps. Still a sloppy computation of a thousand steps is right, in the sense that
@@ -1637,8 +1742,9 @@ ledger.check(
 #
 # $$\mathcal L_h=\mathcal L+\frac h4\lVert\nabla\mathcal L\rVert^2$$ (eq-shadowing-modified)
 #
-# bends as gradient descent with step size $h$ does {cite}`hairer2006geometric,barrett2021implicit`: one step misses it by $O(h^3)$. Its field is
-# $-\nabla\mathcal L-\frac h2\nabla^2\mathcal L\,\nabla\mathcal L$ and costs one Hessian-vector product.
+# stays nearer to gradient descent with step size $h$ {cite}`hairer2006geometric,barrett2021implicit`. Its field is
+# $-\nabla\mathcal L-\frac h2\nabla^2\mathcal L\,\nabla\mathcal L$ and costs one Hessian-vector product. In a time $h$ the new term moves the point by $-\frac{h^2}2\nabla^2\mathcal L\,\nabla\mathcal L$, which
+# cancels the curving of the flow, $+\frac{h^2}2\nabla^2\mathcal L\,\nabla\mathcal L$; one step of gradient descent misses it by $O(h^3)$. The largest curvature $\lambda_1(H)$, $H=\nabla^2\mathcal L$, is called the *sharpness*.
 
 # %%
 digits = data.load("digits")
@@ -1790,10 +1896,9 @@ ledger.check(
 #
 # - **Before you believe a statement about the flow, compute $h\lambda_1(H)$**, the step size times the largest curvature, by a few rounds of the power method with Hessian-vector products. Below one
 #   the flow is a fair picture; above two it is none.
-# - **Trust the path more than the end.** Near a saddle the run from your start may end in another minimum than the flow from your start, at every step size. A theorem that says where the flow of *this* start ends does not say
-#   where your run ends; a theorem about *almost all* starts does, because the band gets narrow.
-# - **A smaller step size makes the gap smaller in proportion** where nothing is flat and no saddle is near: halve $h$ to halve the gap.
-# - **One more term buys an order.** To reason about a finite step size, add $\frac h4\lVert\nabla\mathcal L\rVert^2$ to the loss and take the flow of the sum.
+# - **Near a saddle, do not read the end of a run from the end of the flow** with the same start: they may be different minima at every step size. The band of starts where this happens gets narrow with $h$.
+# - **Halve $h$ to halve the gap** where nothing is flat and no saddle is near.
+# - **To reason about a finite step size**, add $\frac h4\lVert\nabla\mathcal L\rVert^2$ to the loss and take the flow of the sum: the gap is then of second order in $h$.
 # - **Where it fails**: flat directions, in which errors of the same sign add up; step sizes at the edge of stability; gradients with a bias, which move the end by $\bar\xi/\mu$.
 #
 # ## Exercises
@@ -1869,7 +1974,7 @@ assert torch.allclose(to_second[0], torch.tensor([0.0402, 0.0052], **like), atol
 #
 # :::{exercise} Open
 # :label: ex-shadowing-open
-# Heavy ball contracts near a minimum in *some* norm. Find a norm in which the radius of its shadow comes close to what is measured. Known: with the norm from Lyapunov's equation
+# Heavy ball contracts near a minimum in *some* norm. Find a norm in which the radius of its shadow comes close to what is measured. In the Euclidean norm one step of it can stretch a distance by $1.023$ where both eigenvalues are at most $.978$, so that {prf:ref}`thesis-thm-2-4-2` does not apply. Known: with the norm from Lyapunov's equation
 # ({py:class}`~learning_dynamics.momentum.shadowing.adapted_norm`) the radius is hundreds of times too large ({chapter}`Momentum and two digits <momentum/momentum_shadowing>`).
 # :::
 #
