@@ -130,7 +130,7 @@ plt.show()
 # - name the two things to look at before you believe a proof that uses the flow: the step size times the largest curvature, and saddles on the way.
 #
 # The source is section 2.4 with appendix B.2 of {cite}`orvieto2023dynamics`, after {cite:t}`orvieto2019shadowing`. Read
-# {doc}`Tools in ten minutes <../../chapters/toolbox/tools_in_ten_minutes>` first. The page runs in about half a minute on one CPU core, in about ten seconds with
+# {doc}`Tools in ten minutes <../../chapters/toolbox/tools_in_ten_minutes>` first. The page runs in less than a minute on one CPU core, in about ten seconds with
 # `SCALE = "smoke"`.
 #
 # ## Orbits, nearly orbits, and shadows
@@ -158,7 +158,7 @@ plt.show()
 # $\Phi_{-t}\circ\Phi_t=\Phi_0=\mathrm{id}$. The derivative of $\Phi_t$ solves the linearized equation, whose coefficients are $j-1$ times differentiable. $\square$
 # ::::
 #
-# So nothing is lost when the flow is looked at only every $h$ seconds: $\vartheta_k=\Phi_h^k(\theta_0)$ lies exactly on the curve.
+# So nothing is lost when the flow is looked at only every $h$ seconds: $\vartheta_k=\Phi_h^k(\vartheta_0)$ lies exactly on the curve.
 #
 # :::{prf:definition} The sampled gradient flow
 # :label: thesis-def-gd-ode
@@ -199,7 +199,7 @@ plt.show()
 # | $h$ | $h$ | step size, and time between samples |
 # | $\delta$, $\varepsilon$ | $\delta$, $\epsilon$ | local error, radius of shadowing |
 # | $\Gamma$ | $\ell$ | bound on the gradients along the flow |
-# | $\nu$ | $\gamma$ | least negative curvature |
+# | $\nu$ | $\gamma$ | size of the weakest negative curvature |
 # | $\chi$, $L_\chi$ | $\phi$, $L_\phi$ | perturbation of a quadratic, its smoothness |
 # | $\bar\xi$ | $R$ | bound on the error of a gradient |
 # | $E_s$, $E_u$ | $E_s$, $E_u$ | directions that the map contracts, expands |
@@ -564,7 +564,7 @@ def parabola(share, h, K):  # θ²/2 from 1; a run from distance share·ε, ε =
     return distance(descend(lambda x: x, torch.tensor([1 - away], **like), h, K), nearly[:, None])
 
 
-from_rim = torch.stack([1 - parabola(1.0, h, 100)[1:].max() / (h / 2) for h in (0.05, 0.1, 0.2)])
+from_rim = torch.stack([1 - parabola(1.0, h, 100)[1:].max() / (h / 2) for h in (0.02, 0.05, 0.1)])
 too_near = [1 - parabola(0.9, h, 1)[1] / (0.45 * h) for h in (0.05, 0.1, 0.2)]
 too_long = 1 - parabola(1.0, 2.5, 50).amax() / 1.25
 
@@ -957,7 +957,7 @@ ledger.check(
 # For gradient descent this covers the mirror image of a bowl. Where all curvatures are at most $-\nu<0$ and $h<1/L$, $\Psi$ is invertible ($\theta=\theta'+h\nabla\mathcal L(\theta)$ has one solution $\theta$ for each $\theta'$, by Banach's theorem) and expands
 # with $\rho=1+h\nu$, by the mean Hessian of {prf:ref}`thesis-prop-2-4-3`. As long as the gradients on the way are bounded by $\Gamma$, the run with $\theta_K=\vartheta_K$ and
 # $\theta_k=\Psi^{k-K}(\vartheta_K)$ stays within $\delta/(1-\frac1\rho)=\frac{hL\Gamma}{2\nu}(1+h\nu)$. Its start lies a little beside $\vartheta_0$.
-# A flow uses at most about a third of this radius, since its errors are as large as $\delta$ only near the end.
+# The flow of $-\frac12\theta^2$ uses about a third of this radius, since its errors are as large as $\delta$ only near the end.
 
 
 # %%
@@ -992,8 +992,10 @@ ledger.check(
     measured=torch.cat([torch.stack([1 - reverse[h].max() / hill_radius[h] for h in reverse]), 1 - use_hill]),
     criterion=inequality("1 − largest gap / radius, h = 0.5, 0.2, 0.05; bent hill, time 15; −θ²/2, time 8"),
     control=control(
-        "the run with the same start; a quarter of the radius, −θ²/2",
-        torch.cat([torch.stack([1 - forward[h].max() / hill_radius[h] for h in reverse]), 1 - 4 * use_hill]),
+        "the run with the same start; a quarter of the radius, −θ²/2, h = 0.2, 0.05",
+        torch.cat(
+            [torch.stack([1 - forward[h].max() / hill_radius[h] for h in reverse]), 1 - 4 * use_hill[1:]]
+        ),
     ),
     expected="holds",
 )
@@ -1231,7 +1233,7 @@ ledger.check(
 # term, solve the linear equation both ways in time, take the solution as the next guess. This is a contraction if $L_\chi<\bar\mu$.
 #
 # :::{dropdown} Proof of both
-# 1. Write $\Psi(\theta)=A\theta-h\nabla\chi(\theta)$ with $A=I-h\nabla^2Q$ and $\theta^\star=0$, and $e_k=\vartheta_{k+1}-\Psi(\vartheta_k)$, which is at most $\delta$. A sequence $\vartheta+w$ is an orbit if and only if
+# 1. Write $\Psi(\theta)=A\theta-h\nabla\chi(\theta)$ with $A=I-h\nabla^2Q$ and $\theta^\star=0$, and $e_k=\vartheta_{k+1}-\Psi(\vartheta_k)$, whose length is at most $\delta$. A sequence $\vartheta+w$ is an orbit if and only if
 #    $w_{k+1}=Aw_k-f_k(w)$ with $f_k(w)=e_k+h\,(\nabla\chi(\vartheta_k+w_k)-\nabla\chi(\vartheta_k))$. Here $\lVert f_k(w)\rVert\le\delta+hL_\chi\lVert w_k\rVert$ and
 #    $\lVert f_k(w)-f_k(w')\rVert\le hL_\chi\lVert w_k-w'_k\rVert$.
 # 2. For a given right side $f$ of size $\lVert f_k\rVert\le\varphi$, the solution with $\Pi_sw_0=0$, $\Pi_uw_K=0$ has
@@ -1244,7 +1246,7 @@ ledger.check(
 #    {eq}`eq-shadowing-split`, since $\bar\mu\ge\min\{\mu,\nu\}/\sqrt2\ge m/\sqrt2>\frac m4$.
 # 5. {prf:ref}`thesis-thm-2-4-4` bounds $\nabla^2\mathcal L$ only, so that $\lVert\nabla^2Q\rVert\le L+L_\chi$ is all that is known. On $E_s$ replace $\mu$ by $\mu'=\min\{\mu,L-L_\chi\}$: as
 #    $h(\mu'+L+L_\chi)\le2hL\le2$, still $\lVert A\Pi_s\rVert\le1-h\mu'$. Unless $E_s=\{0\}$, $\mu\le L+L_\chi$, and $L_\chi<\frac\mu4$, so that
-#    $\mu'\ge\mu-2L_\chi\ge\frac\mu2\ge\frac m2$. With $\mu'$, $(\mu'^{-2}+\nu^{-2})^{-1/2}\ge\frac m{2\sqrt2}>\frac m4$, and steps 1 to 4 go through. $\square$
+#    $\mu'\ge\mu-2L_\chi\ge\frac\mu2\ge\frac m2$. With $\mu'$, $(\mu'^{-2}+\nu^{-2})^{-1/2}\ge\frac m{2\sqrt2}>\frac m4$, and steps 1 to 4 go through. (That $\nabla\chi$ vanishes at $\theta^\star$ is not used.) $\square$
 # :::
 #
 # The code below is this proof. The loss is $\frac12(\theta_1^2-\theta_2^2)+\frac{L_\chi}2\bigl(\sqrt{1+s^2}-1\bigr)$ with $s=\theta_1+\theta_2$, so that
