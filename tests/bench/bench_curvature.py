@@ -98,7 +98,7 @@ def _table(name: str, model: nn.Module, inputs: Tensor, targets: Tensor) -> Iter
         ),
         "Monte Carlo GGN, 1 sample": (
             lambda: curvature.Fisher(*arguments, inputs, samples=1, generator=generator),
-            lambda: curvlinops.GGNLinearOperator(*theirs, check_deterministic=False, mc_samples=1),
+            lambda: curvlinops.FisherMCLinearOperator(*theirs, check_deterministic=False),
             False,
         ),
         "empirical Fisher": (
