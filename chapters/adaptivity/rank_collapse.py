@@ -481,7 +481,7 @@ right.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# In the law the slope is $\ln2=.69$. It is $.68$ for uniform attention in this sample, $.33$ for softmax with linear layers, $.71$ with ReLU, $.41$ with PRE-LN and $.85$ with POST-LN. A softmax that is not uniform feeds the mean less. ReLU adds likeness of its own: it makes all entries of the hidden layer positive or zero, so any two tokens get a common part.
+# In the law the slope is $\ln2=.69$. The mean slope over the eight blocks is $.68$ for uniform attention in this sample, $.33$ for softmax with linear layers, $.71$ with ReLU, $.41$ with PRE-LN and $.85$ with POST-LN. A softmax that is not uniform feeds the mean less. ReLU adds likeness of its own: it makes all entries of the hidden layer positive or zero, so any two tokens get a common part.
 #
 # :::{prf:remark} ReLU makes tokens more alike
 # :label: thesis-claim-relu-increases-correlation
@@ -1299,7 +1299,7 @@ ledger.check(
 #
 # ## Two cures, and their limits
 #
-# **Scale the branches.** By {eq}`eq-rank-odds` the log-odds of the mean token move by $\bar\nu_1=D\nu_1^2$ in all. Keep $D\nu_1^2$ at one, and depth does no harm.
+# **Scale the branches.** By {eq}`eq-rank-odds` the log-odds of the mean token grow by at most $\bar\nu_1=D\nu_1^2$ in all. If $D\nu_1^2$ is kept at one, the tokens of a deep network are hardly more alike at the end than those of a shallow one.
 #
 # **Give queries and keys another step**, or make their gradient larger by a factor in the logits, the *gain* $1/\tau$.
 #
@@ -1601,7 +1601,7 @@ assert abs(float(mean_norms(far)[3]) - 5.0005) < 1e-9 and abs(2 + 16 * 0.1**4 - 
 # :::{exercise}
 # :label: ex-rank-open
 # **Open.** Does the best factor for queries and keys follow the ratio of gradient norms at the start, when the depth changes? Known: the ratio is 3 to 17 at 5 blocks, where factors of 3 and 10 did no harm and 30 did; 4 to 55 at 6 blocks of width 32, where 10 helped; beyond 9,000 in the last of 15 blocks, where even Adam failed.
-# A related question has an answer in the kept results: where the strengths are trained under SGD with gain 2, as in the source's figure 69, $|\nu_1|$ grows from $.45$ to $.63$ on average, $|\nu_2|$ falls to $.14$, the cosine after the last block *falls* from $.63$ to $.06$, and the mean square of an entry, 1 up to the last block but one, is 12 after the last.
+# A related question has an answer in the kept results: where the strengths are trained under SGD with gain 2, as in the source's figure 69, $|\nu_1|$ grows from $.45$ to $.63$ on average, $|\nu_2|$ falls to $.14$, the mean cosine after the last block *falls* from $.63$ to $.06$, and the mean square of an entry, 1 up to the last block but one, is 12 after the last.
 # :::
 #
 # ## What to remember
