@@ -154,7 +154,7 @@ figures.numbers(
 # The source is sections 2.1 and 2.2 of {cite}`orvieto2023dynamics`, after {cite}`zhang2021rethinking`. It corrects the story
 # told in {cite}`wibisono2016variational` and in talks about it. Read
 # {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in about 30 seconds on one CPU core,
-# in about ten with `SCALE = "smoke"`.
+# in about fifteen with `SCALE = "smoke"`.
 #
 # :::{dropdown} The letters of the source
 # | here | source, 2.1 and 2.2 | meaning |
@@ -1674,8 +1674,8 @@ figures.comparison(
 #    constant $m$ and $\zeta\approx-m't^{-2}$ with $m'>0$, so the number is $2mm'$. Hence $m<0$: $u$ has changed its sign.
 # 3. *$2<p<4$.* With $u=t^2\theta$ and $\tau=t^2$ the equation of the path is $u''+\frac14\tau^{1-p}\lvert u\rvert^{p-2}u=0$, an Emden-Fowler equation below its critical power; its solution from rest has zeros without end {cite}`wong1975generalized`. Between two zeros of $\theta$
 #    the field {eq}`eq-action-symmetry` changes its sign, since it is $t\dot\theta$ there. By the separation of zeros every Jacobi field does.
-# 4. *$p>4$, the path.* Put $s=\ln t$, $m=\frac2{p-2}<1$ and $\theta=t^{-m}v(s)$. The equation becomes $v''+2(1-m)v'-m(2-m)v+\lvert v\rvert^{p-2}v=0$: a ball with friction in a double well, whose middle is a hill at $v=0$. From rest at $\theta_0$ it starts on
-#    the hill top ($v\to0$ as $s\to-\infty$) with energy zero and loses energy, so it never crosses the hill again and settles in a valley, $v^{p-2}\to m(2-m)$. Therefore $t^2h=(p-1)v^{p-2}\to(p-1)m(2-m)=4(1-(p-2)^{-2})$, which exceeds $1$ for $p>4$.
+# 4. *$p>4$, the path.* Put $s=\ln t$, $m=\frac2{p-2}<1$ and $\theta=t^{-m}v(s)$. The equation becomes $v''+2(1-m)v'$ $-\,m(2-m)v$ $+\,\lvert v\rvert^{p-2}v=0$: a ball with friction in a double well, whose middle is a hill at $v=0$. From rest at $\theta_0$ it starts on
+#    the hill top ($v\to0$ as $s\to-\infty$) with energy zero and loses energy, so it never crosses the hill again and settles in a valley, $v^{p-2}\to m(2-m)$. Therefore $t^2h=(p-1)v^{p-2}$ $\to(p-1)m(2-m)$ $=4(1-(p-2)^{-2})$, which exceeds $1$ for $p>4$.
 # 5. *$p>4$, the fields.* With $\zeta=y/t$ Jacobi's equation becomes $y''+(t^2h-1)\,y=0$ in $s$, whose coefficient tends to a positive number: $y$ oscillates for ever in $\ln t$ (Sturm's comparison with a constant coefficient; Kneser's criterion). $\square$
 # :::
 
