@@ -419,7 +419,7 @@ ledger.check(
 # :::
 # ::::
 #
-# A gradient flow $\dot\theta=-\nabla\mathcal L(\theta)$ needs less for $t\ge0$: the loss decreases, so a loss with bounded sublevel sets keeps the path in a ball.
+# A gradient flow $\dot\theta=-\nabla\mathcal L(\theta)$ needs less for $t\ge0$: the loss decreases along it, so the path stays in a ball if every set on which the loss is below a level is bounded.
 
 # %%
 times = torch.linspace(0, 4, 41, **like)[1:]
@@ -611,7 +611,7 @@ def runge_kutta(theta, time, steps=400):  # error of order (time / steps)^4
     return theta
 
 
-starts_2d = torch.tensor([[2.5, 0.0], [0.3, 1.0], [-1.0, 2.0]], **like)
+starts_2d = torch.tensor([[2.5, 0.0], [0.3, 1.0], [-1.0, 2.0]], **like)[: run.pick(smoke=1, book=3, paper=3)]
 time = 4.0
 U = torch.stack([flows.sensitivity(pendulum, theta, time).U for theta in starts_2d])
 by_autograd = vmap(jacrev(lambda theta: runge_kutta(theta, time)))(starts_2d)
@@ -1261,7 +1261,7 @@ ledger.check(
 # $$ (eq-flows-dynkin)
 # :::
 #
-# This is how convergence proofs for diffusions go: choose an energy, bound $\mathcal AE$ by a function of the energy, and integrate.
+# Convergence proofs for diffusions choose an energy $E$, bound $\mathcal AE$ by a function of $E$, and integrate.
 #
 # ::::{dropdown} From a bound on the rate to a bound on the mean, and a shorthand
 # :::{prf:remark} A shorthand to be read with care
