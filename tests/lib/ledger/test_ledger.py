@@ -339,6 +339,11 @@ def test_below_its_scale_a_check_is_not_evaluated() -> None:
         "needs": "book",
     }
     assert Checked(Run(CHAPTER, scale="smoke")).check("a:b", "s", **arguments)["verdict"] == "not evaluated"
+    arguments |= {"measured": [0.5], "control": control("c", [0.7])}
+    record = Checked(Run(CHAPTER, scale="smoke")).check("a:b", "s", **arguments)
+    assert record["verdict"] == "not evaluated" and record["control"]["passes"] is True
+    with pytest.raises(LedgerError, match="does not fail"):
+        Checked(Run(CHAPTER, scale="book")).check("a:b", "s", **arguments)
     with pytest.raises(LedgerError):
         Ledger(Run(CHAPTER, scale="book")).check("a:b", "s", **arguments)
 
