@@ -1163,7 +1163,7 @@ ledger.check(
 # ### Two ways out that lead nowhere
 #
 # *Stop at the minimizer.* In one dimension, from rest at time $0$, the path is itself a Jacobi field that starts with $t_1\to0$. So it reaches the minimizer for the first time exactly when its window ends, at $t=j_{1,1}/\sqrt h$, and up to
-# there it is least. In two dimensions with different curvatures the coordinates cross zero at different times, $j_{1,k}/\sqrt{\lambda_i(H)}$. The path does not hit the minimizer, and by the time the slower coordinate arrives, the window of the
+# there it is least. In two dimensions with different curvatures the coordinates cross zero at different times, $j_{1,k}/\sqrt{\lambda_i(H)}$. The path misses the minimizer, unless the ratio of the curvatures is the square of a ratio of two zeros (such as $(j_{1,1}/j_{1,2})^2=0.298$, to which the $0.3$ of the figure is close). Even then, by the time the slower coordinate arrives, the window of the
 # faster one is over.
 #
 # *Free the end point.* Perhaps the path is least among curves that end anywhere near the minimizer? It would then be least among those with its own end, which the corollary forbids. It is not even stationary: along $\zeta=(t-t_1)/\Delta$, which moves the end, the action has the slope
@@ -1199,7 +1199,7 @@ predicted = (1 + lengths) ** 3 * path_velocity(1 + lengths)
 free = torch.stack([end_slope(float(length), lambda s: s) for length in lengths])
 fixed = torch.stack([end_slope(float(length), lambda s: s * (1 - s)) for length in lengths])
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With unequal curvatures the path never hits the minimizer.** Nesterov's flow from $(1,1)$ at rest, $t\\le50$, for two pairs of curvatures; dots: where a coordinate crosses zero for the first time. The path shrinks like $t^{-3/2}$, so the check takes $t^{3/2}\\lVert\\theta\\rVert$ at times $0.01$ apart, of which a hit would leave at most $0.005$ times the scaled speed $2\\sqrt{2/\\pi}\\,(1+h_2^{-1/2})^{1/2}\\le3.26$, curvatures $1$ and $h_2\\ge0.1$. What breaks it (dashed): equal curvatures; the path runs back and forth on a line through the minimizer.", "name": "fig-action-plane"}, "image": {"alt": "Two panels with curves that wind around the origin without meeting it, and a dashed diagonal line through the origin."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With unequal curvatures the path misses the minimizer.** Nesterov's flow from $(1,1)$ at rest, $t\\le50$, for two pairs of curvatures; dots: where a coordinate crosses zero for the first time. The path shrinks like $t^{-3/2}$, so the check takes $t^{3/2}\\lVert\\theta\\rVert$ at times $0.01$ apart, of which a hit would leave at most $0.005$ times the scaled speed $2\\sqrt{2/\\pi}\\,(1+h_2^{-1/2})^{1/2}\\le3.26$, curvatures $1$ and $h_2\\ge0.1$. What breaks it (dashed): equal curvatures; the path runs back and forth on a line through the minimizer.", "name": "fig-action-plane"}, "image": {"alt": "Two panels with curves that wind around the origin without meeting it, and a dashed diagonal line through the origin."}}
 fig, axes = figures.subplots(1, 2, size=(8.6, 4.2))
 for ax, name in zip(axes, ("1 and 0.3", "1 and 0.1"), strict=True):
     path = plane[name]
