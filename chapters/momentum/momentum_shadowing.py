@@ -493,6 +493,7 @@ assert torch.equal(stretch > 1, left_side > small_steps * (2 - small_steps))
 sample_step = step(torch.tensor([0.6, -0.4], **like), lambda theta: 0.1 * theta, 0.2, 1.0)
 assert torch.allclose(sample_step, matrix(0.1, 0.2, 0.8) @ torch.tensor([0.6, -0.4], **like))
 
+# %%
 sizes = torch.cat([-torch.logspace(-2, 0, 9, **like), torch.logspace(-2, 0, 9, **like)])[
     :, None, None
 ]  # L = 1
@@ -870,7 +871,7 @@ for h, color in ((0.1, "blue"), (0.05, "vermillion")):
     right.plot(times, lighter, **plain, color=figures.COLORS[color], label=f"$h={h:g}$, lighter ball")
     heavy = gap(steps, flow(start, two_basins, h, 1.0, len(steps) - 1))
     figures.line_control(
-        right, times, heavy, label=f"$h={h:g}$, mass one", role="mass one", color=figures.COLORS[color]
+        right, times, heavy, label=f"$h={h:g}$", role="mass one", color=figures.COLORS[color]
     )
 right.set(xlabel="time $kh$", ylabel="distance", yscale="log", ylim=(1e-4, 5))
 right.legend(fontsize=7.5, loc="lower left")
