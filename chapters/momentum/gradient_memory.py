@@ -170,11 +170,11 @@ plt.show()
 # ## Heavy ball is an average of the past
 #
 # All methods of this chapter are one rule with three numbers. The movement is a share $\beta_{1,k}$ of the last movement,
-# minus a gradient with the weight $\delta_k\eta$; and the gradient is asked for ahead of $\theta_k$ by $\nu$ times the last movement:
+# minus a gradient with the weight $\delta_k\eta$; and the gradient is asked for ahead of $\theta_k$ by $\alpha_k$ times the last movement:
 #
 # $$
 # \begin{aligned}
-# \vartheta_k&=\theta_k+\nu\,(\theta_k-\theta_{k-1}),\\
+# \vartheta_k&=\theta_k+\alpha_k(\theta_k-\theta_{k-1}),\\
 # \theta_{k+1}&=\theta_k+\beta_{1,k}(\theta_k-\theta_{k-1})\\
 # &\quad-\delta_k\,\eta\,\bigl(\nabla\mathcal L(\vartheta_k)+\xi_k\bigr) .
 # \end{aligned}
@@ -184,10 +184,11 @@ plt.show()
 # |---|---|---|---|
 # | SGD | $0$ | $1$ | at $\theta_k$ |
 # | heavy ball {cite}`polyak1964some` | $\beta_1$ or a schedule | $1$ | at $\theta_k$ |
-# | Nesterov {cite}`nesterov1983method` | $\frac{k-1}{k+2}$ for $k\ge1$ | $1$ | ahead, $\nu=\beta_{1,k}$ |
+# | Nesterov {cite}`nesterov1983method` | $\frac{k-1}{k+2}$ for $k\ge1$ | $1$ | ahead, $\alpha_k=\beta_{1,k}$ |
 # | polynomial memory | $\frac k{k+p}$ | $\frac p{k+p}$ | at $\theta_k$ |
 #
-# Written as code, with the library's rules beside it:
+# Here $\xi_k$ is noise with mean zero, and $\theta_{-1}=\theta_0$: every method starts at rest. Code that counts the movements from $k=0$ writes Nesterov's share as
+# $\frac k{k+3}$. Written as code, with the library's rules beside it:
 
 
 # %%
@@ -244,17 +245,20 @@ for rule_of_k, rule, watch in pairs:
 # $1-\beta_1^{k+1}$, its "bias correction"; then the weights sum to one from the first step on.
 #
 # :::{dropdown} The letters of the source
-# | here | source, section 2.3 | meaning |
+# | here | source | meaning |
 # |---|---|---|
-# | $\mathcal L$, $\theta$, $\eta$ | $f$, $x$, $\eta$ | loss, parameters, step size |
-# | $M(t)$, $w(s,t)=\dot M(s)/M(t)$, $p$ | $m$, $w$, $p$ | memory function, weight of the past, power |
-# | $a$, $a(t)$, $v$ | $\alpha$, $a(t)$, $V$ | friction, velocity |
-# | $B$, $W$, $\sigma_\star^2=\sup_\theta\lVert BB^\top\rVert$ | $\sigma$, $B$, $\sigma_*^2$ | noise matrix, Brownian path, size of the noise |
-# | $\Sigma$, $\varsigma_\star^2=\sup_\theta\lVert\Sigma\rVert$ | $\Sigma$, $\varsigma_*^2$ | covariance of the gradient noise |
-# | $c(t)$, $\chi$ | $\tau(t)$, $\tau$ | clock, constant of quasi-convexity |
-# | $\nu(t),\nu_k$; $\rho(t),\rho_k$; $E$ | $\lambda$; $r$; $\mathcal E$ | look-ahead, weight of the loss, energy |
+# | $\mathcal L$, $\theta$ | $f$, $x$ | loss, parameters |
+# | $M$, $w$, $p$ | $m$, $w$, $p$ | memory function, weight of the past, power |
+# | $a$, $v$ | $\alpha$, $V$ | friction, velocity |
+# | $B$, $W$ | $\sigma$, $B$ | noise matrix, Brownian path |
+# | $\sigma_\star^2$ | $\sigma_*^2$ | size of the flow's noise: largest spectral norm of $BB^\top$ |
+# | $\Sigma$, $\varsigma_\star^2$ | $\Sigma$, $\varsigma_*^2$ | covariance of the gradient noise, its largest spectral norm |
+# | $c$, $\chi$ | $\tau(t)$, $\tau$ | clock, constant of quasi-convexity |
+# | $\nu$, $\rho$, $E$ | $\lambda$, $r$, $\mathcal E$ | look-ahead, weight of the loss, energy |
 # | $\beta_{1,k}$, $\delta_k$ | $\beta_k$, $\delta_k$ | momentum, discount of the step |
-# | $h$, $\zeta$, $z_k$, $\vartheta_k$ (local) | not used | curvature of one direction, dial, moving point, where the gradient is asked |
+# | $h$ | none | curvature of one direction |
+# | $\alpha_k$, $\vartheta_k$ | none | how far ahead, and where, the gradient is asked |
+# | $\zeta$, $z_k$ | none | dial; the point that is averaged |
 # :::
 #
 # :::{prf:algorithm} Heavy ball inside Adam
@@ -684,7 +688,7 @@ ledger.check(
 #
 # :::{prf:proposition} Multiplying the gradient by time
 # :label: thesis-eq-29
-# Let $\mathcal L$ be convex with minimizer $\theta^\star$. Along $\dot\theta=-t\,\nabla\mathcal L(\theta)$ the energy
+# Let $\mathcal L$ be convex with minimizer $\theta^\star$. Along $\dot\theta=-t\,\nabla\mathcal L(\theta)$ the *energy* (a quantity built so that it cannot grow)
 # $t^2(\mathcal L-\mathcal L^\star)+\lVert\theta-\theta^\star\rVert^2$ does not increase, so that $\mathcal L-\mathcal L^\star\le\lVert\theta_0-\theta^\star\rVert^2/t^2$. But the
 # method $\theta_{k+1}=\theta_k-\eta k\nabla\mathcal L(\theta_k)$ overshoots in a direction of curvature $h$ as soon as $k>2/(\eta h)$.
 # :::
@@ -871,19 +875,24 @@ def miss(power, scale):  # |chain / diffusion - 1| / η for the variance of θ a
 
 
 # %%
-amplified_flow = flows.gradient_flow(
-    lambda theta, t: -t * bowl_gradient(theta), bowl_start, torch.linspace(0, 30, 301, **like)
-)
-
-
 def bowl(theta):
     return torch.log(torch.cosh(theta[..., 0])) + theta[..., 1] ** 2 / 8
+
+
+far = torch.tensor([30.0, 0.0], **like)  # where the bowl is nearly a straight slope, convexity loses least
+
+
+def energy_along(speed):  # t²(ℒ − ℒ*) + ‖θ − θ*‖² over its start, along θ' = −speed·t·∇ℒ(θ)
+    path = flows.gradient_flow(
+        lambda theta, t: -speed * t * bowl_gradient(theta), far, torch.linspace(0, 30, 301, **like)
+    )
+    energies = path.times**2 * bowl(path.values) + path.values.square().sum(-1)
+    return energies / far.square().sum()
 
 
 h_grid = torch.logspace(-4, 1, 26, **like)[:, None]
 t_grid = torch.linspace(0.1, 300, 600, **like)
 share_of_bound = t_grid**2 * (h_grid / 2) * torch.exp(-h_grid * t_grid**2)  # θ_0 = 1
-share_on_bowl = amplified_flow.times**2 * bowl(amplified_flow.values) / bowl_start.square().sum()
 
 # %% tags=["hide-input"]
 for curvature in (1.0, 0.3):  # the first step that overshoots
@@ -892,9 +901,9 @@ for curvature in (1.0, 0.3):  # the first step that overshoots
 ledger.check(
     "thesis:eq-29",
     "With the gradient times t the loss stays below ‖θ_0 − θ*‖²/t²",
-    measured=torch.cat([share_of_bound.flatten(), share_on_bowl]),
-    criterion=at_most("t²(ℒ − ℒ*)/‖θ_0 − θ*‖², quadratics with h from 1e-4 to 10 and log cosh", 1.0),
-    control=control("without the factor t, h = 0.01", (t_grid**2 * 0.005 * torch.exp(-0.02 * t_grid)).max()),
+    measured=torch.cat([share_of_bound.flatten(), energy_along(1.0)]),
+    criterion=at_most("t²(ℒ − ℒ*)/‖θ_0 − θ*‖² on quadratics; on log cosh the energy/‖θ_0 − θ*‖²", 1.0),
+    control=control("half as fast, θ' = −½t∇ℒ: its largest energy on log cosh", energy_along(0.5).max()),
     expected="holds",
 )
 ledger.check(
@@ -999,7 +1008,7 @@ plt.show()
 
 # %% [markdown]
 # So acceleration and memory are one thing seen on two clocks, as long as nothing is random. Noise is not carried over: on its own clock the memory
-# flow stays at a floor, on Nesterov's the same kicks come with the factor that grows.
+# flow stays at a floor (the level, set by the noise, at which its mean loss settles); on Nesterov's the same kicks come with the factor that grows.
 #
 # :::{prf:proposition} Which clocks turn a memory into a ball
 # :label: thesis-claim-time-change-unique
@@ -1031,6 +1040,7 @@ of_power = clock_of(memory.power_memory(2.0), decades) / torch.tensor(decades, *
 
 # %% tags=["hide-input"]
 log_memory = memory.MEMORIES["decaying"]
+assert torch.allclose(of_power, torch.full_like(of_power, 1 / 8), rtol=1e-5)  # t²/(4p), p = 2
 
 
 def ball_with_clock(state, t):  # (θ, v, c): the friction of the key step, from rest
@@ -1068,7 +1078,7 @@ ledger.check(
 #
 # :::{prf:definition} Assumptions for the flow
 # :label: thesis-assumption-h1-prime
-# $\mathcal L$ is $L$-smooth and *weakly quasi-convex*: for a minimizer $\theta^\star$, a constant $\chi>0$ and all $\theta$,
+# $\mathcal L$ is $L$-smooth (its gradient has the Lipschitz constant $L$) and *weakly quasi-convex*: for a minimizer $\theta^\star$, a constant $\chi>0$ and all $\theta$,
 # $\nabla\mathcal L(\theta)^\top(\theta-\theta^\star)\ge\chi\,(\mathcal L(\theta)-\mathcal L^\star)$. Convex losses have $\chi=1$; $|\theta|^q/q$ has $\chi=q$.
 # :::
 #
@@ -1083,7 +1093,8 @@ ledger.check(
 #
 # :::{prf:lemma} Looked ahead, the energy can only be raised by noise
 # :label: thesis-lemma-2-3-2
-# Let $\nu(t)$ solve $\dot\nu=\frac{\dot M}M\nu-1$ and put $\rho=\frac{\dot M}M\nu^2$. If $\dot\rho\le\chi\,\nu\,\frac{\dot M}M$ and $\nu(0)v(0)=0$, the solutions of the memory diffusion obey
+# Under {prf:ref}`thesis-assumption-h1-prime` and {prf:ref}`thesis-assumption-h0-prime`, let $\nu(t)\ge0$ solve $\dot\nu=\frac{\dot M}M\nu-1$ and put $\rho=\frac{\dot M}M\nu^2$.
+# If $\dot\rho\le\chi\,\nu\,\frac{\dot M}M$ and $\nu(0)v(0)=0$, the solutions of the memory diffusion in $d$ dimensions obey
 #
 # $$
 # \begin{aligned}
@@ -1106,7 +1117,7 @@ ledger.check(
 #
 # :::{prf:theorem} Polynomial memory: rate and floor
 # :label: thesis-thm-2-3-1
-# If $M(t)=t^p$ with $p\ge1+\frac1\chi$, then for all $t>0$
+# Under the same assumptions, if $M(t)=t^p$ with $p\ge1+\frac1\chi$, then for all $t>0$
 #
 # $$
 # \begin{aligned}
@@ -1122,6 +1133,7 @@ ledger.check(
 #
 # **The threshold is sharp, and so is the constant.** For $\mathcal L=\frac12\theta^2$ ($\chi=2$) and $p=\frac32$ the flow from $1$ is
 # $\theta(t)=\sin\sqrt{6t}/\sqrt{6t}$, by {prf:ref}`thesis-eq-35` with friction $2/t$. Its loss is $\sin^2(\sqrt{6t})/(12t)$, and the bound without noise is $1/(12t)$: they touch at every swing.
+# With noise, it is the whole energy $E/\rho$ that attains rate and floor here, with the square that the last step of the proof drops; the loss alone settles at the share $\frac1{2p-1}$ of the floor.
 
 
 # %%
@@ -1142,22 +1154,36 @@ at_threshold = {q: bound_ratio(q, 1 + 1 / q, times_of_rate) for q in (2, 3, 4)}
 above = {q: bound_ratio(q, 2.0, times_of_rate) for q in (2, 3, 4)}
 below = {q: bound_ratio(q, 1 + 1 / q - 0.15, times_of_rate) for q in (2, 3, 4)}
 
+
 # %%
-noisy_ratio = []  # exact mean loss over the whole bound, ℒ = h θ²/2, θ_0 = 1, B = σ
-for power in (2.0, 3.0):
-    for h, sigma in ((1.0, 0.1), (1.0, 1.0), (0.1, 0.3)):
+def rate_and_floor(power, t, sigma):  # the bound of the theorem for d = 1, from θ_0 = 1
+    return (power - 1) ** 2 / (2 * power * t) + power * sigma**2 / 2
 
-        def drift(s, power=power, h=h):
-            return torch.tensor([[0.0, 1.0], [-h * power / s, -power / s]], **like)
 
-        def noise(s, power=power, sigma=sigma):
-            return torch.tensor([[0.0], [sigma * power / s]], **like)
+def noisy_moments(power, h, sigma, times):  # of (θ, v), ℒ = h θ²/2, θ_0 = 1, B = σ
+    def drift(s):
+        return torch.tensor([[0.0, 1.0], [-h * power / s, -power / s]], **like)
 
-        begin, ages = torch.tensor([1.0, -h], **like), [1e-6, 0.1, 1.0, 5.0, 20.0, 100.0]
-        found = diffusions.diffusion_moments(drift, noise, begin, torch.zeros(2, 2, **like), ages)
-        mean_loss = h / 2 * found.second[1:, 0, 0]
-        bound = (power - 1) ** 2 / (2 * power * torch.tensor(ages[1:], **like)) + power * sigma**2 / 2
-        noisy_ratio.append(mean_loss / bound)
+    def noise(s):
+        return torch.tensor([[0.0], [sigma * power / s]], **like)
+
+    begin, ages = torch.tensor([1.0, -h], **like), [1e-6, *times]
+    return diffusions.diffusion_moments(drift, noise, begin, torch.zeros(2, 2, **like), ages).second[1:]
+
+
+# %%
+ages = torch.tensor([0.1, 1.0, 5.0, 20.0, 100.0], **like)
+settings = ((1.0, 0.1), (1.0, 1.0), (0.1, 0.3))  # (h, σ)
+noisy_ratio, energy_ratio = [], []  # mean loss / bound; mean energy / right side, at the threshold p = 3/2
+for h, sigma in settings:
+    for power in (1.5, 2.0, 3.0):
+        second = noisy_moments(power, h, sigma, ages.tolist())
+        noisy_ratio.append(h / 2 * second[:, 0, 0] / rate_and_floor(power, ages, sigma))
+        ahead, weight = ages / (power - 1), power * ages / (power - 1) ** 2  # ν and ρ
+        square = second[:, 0, 0] + 2 * ahead * second[:, 0, 1] + ahead**2 * second[:, 1, 1]
+        energy_ratio.append(
+            (h / 2 * second[:, 0, 0] + square / 2 / weight) / rate_and_floor(power, ages, sigma)
+        )
 
 # %% tags=["hide-input"]
 closed = torch.sin((6 * times_of_rate).sqrt()) ** 2
@@ -1165,6 +1191,8 @@ assert (
     torch.allclose(at_threshold[2], closed, atol=1e-7)
     and max(at_threshold[3].max(), at_threshold[4].max()) > 0.999
 )
+# at p = 3/2 a quadratic loses nothing in the proof but the square in E: the whole energy attains rate and floor
+assert all(torch.allclose(each, torch.ones_like(each), rtol=2e-5) for each in energy_ratio[::3])
 ledger.check(
     "thesis:thm-2.3.1",
     "Flow and diffusion stay below rate and floor; at p = 1 + 1/χ they touch the bound",
@@ -1224,7 +1252,8 @@ plt.show()
 #
 # :::{prf:lemma} Looked ahead, the method can only be raised by noise
 # :label: thesis-lemma-2-3-3
-# Let $0\le\nu_{k+1}\le\nu_k+1$ for all $k$, $\rho_k=\eta(\nu_k+1)$ and $\eta\le1/L$. Then {eq}`eq-memory-method` has
+# Under {prf:ref}`thesis-assumption-h0-discrete` and {prf:ref}`thesis-assumption-h1-discrete`, let $\nu_0\ge0$, $0\le\nu_{k+1}\le\nu_k+1$ for all $k$, $\rho_k=\eta(\nu_k+1)$ and $\eta\le1/L$.
+# Then {eq}`eq-memory-method` has
 #
 # $$
 # \begin{aligned}
@@ -1260,9 +1289,12 @@ plt.show()
 
 
 # %%
-def worst_ratio(
-    lookahead, h, sigma, eta=1.0
-):  # exact mean loss over the bound; lookahead (runs, K + 1), h (runs)
+def noise_of_lemma(eta, variance, k, nu):  # the last term of the bound, d = 1
+    return eta**2 * variance * (k + 1) / (2 * eta * (nu + 1))
+
+
+def worst_ratio(lookahead, h, sigma, eta=1.0, first=2):
+    """Exact mean loss over the bound, its largest; lookahead (runs, K + 1), h (runs)."""
     steps = lookahead.shape[1] - 1
 
     def matrix(k):
@@ -1278,7 +1310,7 @@ def worst_ratio(
     found = diffusions.chain_moments(matrix, noise, ones, zeros, steps, range(steps + 1))
     mean_loss = h / 2 * found.second[..., 0, 0]  # (K + 1, runs)
     r, k = eta * (lookahead.T + 1), torch.arange(steps + 1, **like)[:, None]
-    bound = (2 * r[0] * h / 2 + 0.5 + eta**2 * sigma**2 * (k + 1) / 2) / r
+    bound = (first * r[0] * h / 2 + 0.5) / r + noise_of_lemma(eta, sigma**2, k, lookahead.T)
     return (mean_loss / bound).amax(0)
 
 
@@ -1302,11 +1334,18 @@ assert theta == Fraction(7, 9) and theta**2 / 2 == Fraction(49, 162)
 # %% tags=["hide-input"]
 of_eight = worst_ratio(torch.tensor([eight], **like), torch.ones(1, **like), torch.zeros(1, **like))
 assert abs(float(of_eight) - float(Fraction(49, 162) / Fraction(3, 16))) < 1e-12
+# all of them have ν_0 = 0, so the bound holds without its first term, and h = L, no noise attains that at k = 0
+sharper = worst_ratio(admissible, h_drawn, sigma_drawn, first=0)
+attained = worst_ratio(admissible[:1], torch.ones(1, **like), torch.zeros(1, **like), first=0)
+sgd = worst_ratio(0 * admissible[:1], torch.ones(1, **like), torch.full((1,), 100.0, **like))  # only noise
+assert float(sharper.max()) <= 1 and abs(float(attained) - 1) < 1e-12
 ledger.check(
     "thesis:lemma-2.3.3",
     "Random look-aheads that grow by at most 1 a step stay below the bound",
-    measured=worst_ratio(admissible, h_drawn, sigma_drawn),
-    criterion=at_most("largest mean loss / bound within 40 steps, random curvatures and noise", 1.0),
+    measured=torch.cat([worst_ratio(admissible, h_drawn, sigma_drawn), sgd]),
+    criterion=at_most(
+        "largest mean loss / bound within 40 steps: random curvatures and noise; SGD, only noise", 1.0
+    ),
     control=control("the eight terms, ν_k ≤ k only", of_eight),
     expected="corrected",
     show="card",
@@ -1347,7 +1386,7 @@ ledger.check(
 #
 # :::{prf:theorem} Polynomial memory as a method
 # :label: thesis-thm-2-3-2
-# Let $p\ge2$ and $\eta\le\frac{p-1}{pL}$. The method
+# Under the assumptions of {prf:ref}`thesis-lemma-2-3-3`, let $p\ge2$ and $\eta\le\frac{p-1}{pL}$. The method
 #
 # $$
 # \begin{aligned}
@@ -1470,6 +1509,9 @@ assert abs(float(method_ratio.max()) - 1) < 1e-12  # touched at k = 0, h = L
 alone = memory_chain(2.0, 1.0, 0.5, K)[0, 0]
 assert torch.isclose(found.covariance[-1, 0, -1, -1, 0, 0], alone)
 assert abs(float(fourteen[0]) - 0.06397) < 1e-5 and 0.064 < float(sum(fourteen)) < 0.0665
+assert math.isclose(
+    noise_term(2, 0.5, 0.2, 14, 2), noise_of_lemma(1.0, 0.2, 14, 14)
+)  # step ηp/(p − 1), ν_14 = 14
 three_or_more = math.comb(14, 3) * 0.002**3 * 140  # a bound: their chance times the largest loss
 huber_ratio = (sum(fourteen) + three_or_more) / noise_term(2, 0.5, 0.2, 14, 2)
 ledger.check(
@@ -1542,6 +1584,9 @@ plt.show()
 # 2. For $1<\eta h<\frac43$ the roots are real, with moduli below 1 as $1-\phi_2>|\phi_1|$.
 # 3. With $\beta_{1,k}\to1$ the matrices of the recursion converge to one of spectral radius below 1; in a norm adapted to the limit they are contractions from some step on, so the covariance
 #    converges to the limit's. $\square$
+#
+# *How near after $k$ steps?* With $\beta_1=1-\frac3k$ step 1 has $1+\phi_2\approx\eta h+\frac3k$, so the mean loss lies below the ceiling by the share $\frac3{\eta hk}$, to first order. The check allows
+# $\frac5{\eta hk}$ at $k=500/(\eta h)$, that is, one per cent.
 # :::
 #
 # **Cite this result** as the anchor `thesis-beyond-nesterov-noise-ceiling` of this page, with the release of the book.
@@ -1585,9 +1630,12 @@ ledger.check(
     criterion=at_most(
         "|mean loss / ceiling − 1| for ηh = 0.3, 0.1, 0.05 (1 − β_1 is 3/k)",
         5 / patience,
-        bound_symbols="5 ηh/k",
+        bound_symbols="5/(ηhk)",
     ),
-    control=control("heavy ball, the same schedule", (reached[0] - 1).abs()),
+    control=control(
+        "heavy ball, the same schedule; σ²/(4h) in the place of the ceiling, ηh = 0.3",
+        torch.cat([(reached[0] - 1).abs(), (reached[1, :1] * ceiling[:1] / 0.25 - 1).abs()]),
+    ),
     expected="holds",
     show="card",
 )
@@ -1621,9 +1669,18 @@ plt.show()
 # :::
 #
 # :::{dropdown} Proof
-# By {eq}`eq-memory-second` with $BB^\top=\eta\sigma^2$, the second moments of $(\theta,v)$ on $\frac h2\theta^2$ obey, with $r=p/t$: $\dot V_{\theta\theta}=2V_{\theta v}$, $\dot V_{\theta v}=V_{vv}-rV_{\theta v}-rhV_{\theta\theta}$,
-# $\dot V_{vv}=-2rV_{vv}-2rhV_{\theta v}+r^2\eta\sigma^2$. Late, $V_{vv}\approx c/t$ with $V_{\theta\theta}$ constant up to terms that vanish: the second line gives $V_{vv}=rhV_{\theta\theta}$, $c=phV_{\theta\theta}$. In the third,
-# $\dot V_{vv}=-c/t^2$ and $V_{\theta v}=O(t^{-2})$, so $-c=-2pc+p^2\eta\sigma^2$, $c=\frac{p^2\eta\sigma^2}{2p-1}$, and $\frac h2V_{\theta\theta}=\frac c{2p}$. For the chain, whose discount vanishes like $p/k$, the limit is the same. $\square$
+# For the flow {eq}`eq-memory-diffusion` with $BB^\top=\eta\sigma^2$ on $\frac h2\theta^2$. A kick of the velocity by 1 at time $s$ moves the position at a later time $t$ by
+# $(s/t)^{p/2}\sin(\varphi(t)-\varphi(s))/\sqrt{\omega(s)\omega(t)}$, up to a factor $1+O(s^{-1/2})$ in the amplitude, where $\omega(t)=\sqrt{ph/t}$ and $\dot\varphi=\omega$: the solutions are the Bessel functions $t^{(1-p)/2}\mathrm J_{p-1}(2\sqrt{pht})$ and
+# $t^{(1-p)/2}\mathrm Y_{p-1}(2\sqrt{pht})$ with their known asymptotics. The kicks have the size $\frac ps\sqrt\eta\sigma\,dW$, and $\sin^2$ averages to $\frac12$, so
+#
+# $$
+# \begin{aligned}
+# V_{\theta\theta}(t)&\to\frac{p^2\eta\sigma^2}{2}\int_0^t\frac{s^{p-2}\sqrt{st}}{t^p\,ph}\,ds\\
+# &=\frac{p\,\eta\sigma^2}{(2p-1)\,h} .
+# \end{aligned}
+# $$
+#
+# Multiply by $\frac h2$. That the chain has the same limit is not proved here: its discount vanishes like $p/k$, which makes its steps ever smaller on the clock $\sqrt t$ of the swings, and the check measures it to four digits. $\square$
 # :::
 #
 # Now look again at $p=2$. Its iterate is a running mean: with $z_0=\theta_0$,
@@ -1651,15 +1708,21 @@ plt.show()
 # *Why one should expect it.* Late, $z$ has found its balance: $\nabla\mathcal L(\vartheta_k)+\xi_k\approx0$ on average, so that $z_k\approx-\frac\zeta{1-\zeta}\theta_k-\frac{\xi_k}{h(1-\zeta)}$. Put into the mean, this makes
 # $\theta_k$ a polynomial memory, with the power $p=\frac1{1-\zeta}$, of the *Newton steps* $-\xi_j/h$. The variance of such an average is $\frac{p^2}{2p-1}\cdot\frac1k=\frac1{(1-\zeta^2)k}$, the number of {prf:ref}`thesis-eq-31`.
 #
-# *The key step.* With $p=\frac1{1-\zeta}$ and $y_k=z_k+(p-1)\theta_k$ the first line is $z_{k+1}=z_k-\frac{\eta_zh}p\,y_k-\eta_z\xi_k$: the balance is $y_k=-\frac ph\xi_k$ on average.
+# *The key step.* With $p=\frac1{1-\zeta}$ and $y_k=z_k+(p-1)\theta_k=p\,\vartheta_k$ the first line is $z_{k+1}=z_k-\frac{\eta_zh}p\,y_k-\eta_z\xi_k$: the balance is $y_k=-\frac ph\xi_k$ on average.
 #
 # :::{dropdown} Proof
 # 1. $(k+2)(\theta_{k+1}-\theta_k)=z_{k+1}-\theta_k$ $=y_{k+1}-p\,\theta_k$ $-(p-1)(\theta_{k+1}-\theta_k)$, so $\theta_{k+1}=\bigl(1-\frac p{k+p+1}\bigr)\theta_k+\frac{y_{k+1}}{k+p+1}$. And
-#    $y_{k+1}=(1-\frac{\eta_zh}p)\,y_k$ $-\eta_z\xi_k$ $+(p-1)(\theta_{k+1}-\theta_k)$, whose last term is $O(1/k)$ times $(y,\theta)$.
-# 2. As $|1-\frac{\eta_zh}p|<1$, and the coupling is $O(1/k)$ beside a contraction of $\theta$ with the rate $p/k$, the second moments stay bounded.
-# 3. Solve 1 for $\theta$: $\theta_K=\sum_kw_k\,y_k/p+O(1/K)$ with $w_k=w(k,K)(1+O(1/K))$ the weights of a polynomial memory of power $p$. By the key step $y_k=-\frac ph\xi_k-\frac p{\eta_zh}(z_{k+1}-z_k)$. The differences
-#    are summed by parts: $w$ grows like $k^{p-1}/K^p$, so they contribute $O(1/K)$ in mean square root. What is left is $-\frac1h\sum_kw_k\xi_k$, with the variance $\frac{\sigma^2}{h^2}\cdot\frac{p^2}{(2p-1)K}$.
-# 4. $\frac{p^2}{2p-1}=\frac1{(1-\zeta)^2}\big/\frac{1+\zeta}{1-\zeta}=\frac1{1-\zeta^2}$. 5. For $\zeta=1$: $\theta_{k+1}-\theta_k=\frac{z_{k+1}-\theta_k}{k+2}$ gives $z_{k+1}=(k+2)\theta_{k+1}-(k+1)\theta_k$. Insert it twice:
+#    $y_{k+1}=(1-\frac{\eta_zh}p)\,y_k$ $-\eta_z\xi_k$ $+(p-1)(\theta_{k+1}-\theta_k)$, where $\theta_{k+1}-\theta_k=\frac{y_{k+1}-p\,\theta_k}{k+p+1}$.
+# 2. *The second moments stay bounded.* Write $|y|_2=(\mathbb E\,y^2)^{1/2}$. By 1, $\theta_{k+1}$ is an average of $\theta_k$ and $\frac1py_{k+1}$, so $|\theta_{k+1}|_2\le\max(|\theta_k|_2,\frac1p|y_{k+1}|_2)$; and with
+#    $q=|1-\frac{\eta_zh}p|<1$ and a constant $C$, $|y_{k+1}|_2\le q\,|y_k|_2+\eta_z\sigma+\frac Ck(|y_{k+1}|_2+|\theta_k|_2)$. Let $T_k$ be the largest of $|\theta_0|_2,\dots,|\theta_k|_2$. From some step on the second
+#    inequality gives $|y_{k+1}|_2\le q'|y_k|_2+C'+\frac{C'}kT_k$ with $q'<1$, so $|y_k|_2\le C''(1+\frac{T_k}k)$, up to what is left of the start. The first lets $T$ grow only
+#    when $T_k<\frac1p|y_{k+1}|_2$, and for large $k$ both can hold only while $T_k$ is below a fixed number. So $|\theta_k|_2$, and with it $|y_k|_2$ and $|z_k|_2$, is bounded.
+# 3. Solve 1 for $\theta$: $\theta_K=\sum_{k=1}^Kw(k,K)\,y_k/p+\theta_0\prod_{i\le K}\frac i{i+p}$, exactly, with the weights of the polynomial memory of power $p$; the last term is $O(K^{-p})$. By the key step
+#    $y_k=-\frac ph\xi_k-\frac p{\eta_zh}(z_{k+1}-z_k)$. The differences are summed by parts: $w(k,K)$ grows with $k$ up to $\frac p{K+p}$, so they contribute at most $\frac C K\max_k|z_k|_2=O(1/K)$ in $|\cdot|_2$.
+#    What is left is $-\frac1h\sum_kw(k,K)\,\xi_k$ with the variance $\frac{\sigma^2}{h^2}\sum_kw(k,K)^2$, and $w(k,K)\approx p\,k^{p-1}/K^p$ makes the sum $\frac{p^2}{(2p-1)K}$. It is of the order $K^{-1/2}$ in $|\cdot|_2$, so the
+#    rest does not matter in the limit.
+# 4. $\frac{p^2}{2p-1}=\frac1{(1-\zeta)^2}\big/\frac{1+\zeta}{1-\zeta}=\frac1{1-\zeta^2}$.
+# 5. For $\zeta=1$: $\theta_{k+1}-\theta_k=\frac{z_{k+1}-\theta_k}{k+2}$ gives $z_{k+1}=(k+2)\theta_{k+1}-(k+1)\theta_k$. Insert it twice:
 #    $(k+2)(\theta_{k+1}-\theta_k)=k(\theta_k-\theta_{k-1})-\eta_zg_k$, which is {eq}`eq-memory-polynomial` with $p=2$ and $2\eta=\eta_z$; the floor is that of {prf:ref}`thesis-beyond-memory-floor`. $\square$
 # :::
 #
@@ -1706,7 +1769,7 @@ plt.show()
 
 # %% tags=["hide-input"]
 scaled = 2 * dial_marks[-1] * dial[-1, :3] * (1 - zetas[:3] ** 2)
-twice = 2 * dial_marks[-1] * dial[-1, 1:3] * (1 - zetas[1:3]) ** 2
+nearest = 2 * dial_marks[-1] * dial[-1, 1:3] * (1 - zetas[1:3])
 source = torch.randn(500, 3, generator=run.generator("dial"), **like)
 averaged = ensembles.iterate(
     rules.ScheduleFree(0.2, 1.0), lambda t, k: torch.tanh(t) + source[k], torch.ones(3, **like), 500,
@@ -1720,14 +1783,19 @@ remembering = ensembles.iterate(
     range(501),
 ).values
 assert torch.allclose(averaged, remembering, rtol=1e-11, atol=1e-12)
+assert torch.isclose(dial[-1, -1], floors[0], rtol=1e-9)  # two chains for one method
 if run.scale != "smoke":
     assert abs(6 * float(dial[-1, -1]) / 0.2 - 1) < 0.01
 ledger.check(
     "thesis:beyond-where-the-gradient-is-asked",
     "The mean loss falls like σ²/(2hk(1 − ζ²)) for ζ = 0, 0.5, 0.9",
     measured=scaled,
-    criterion=between("2hk(1 − ζ²) × mean loss/σ² at the last step (ηhk = 2000)", 0.97, 1.03),
-    control=control("(1 − ζ)² in the place of 1 − ζ²", twice),
+    criterion=between(
+        "2hk(1 − ζ²) × mean loss/σ² at ηhk = 2000 (corrections of the order 1/(ηhk(1 − ζ)), at most 0.005)",
+        0.99,
+        1.01,
+    ),
+    control=control("1 − ζ in the place of 1 − ζ², ζ = 0.5, 0.9", nearest),
     expected="holds",
     show="card",
     needs="book",
@@ -1847,9 +1915,15 @@ figures.numbers(
 )
 
 # %% [markdown]
-# From $k=300$ to $1{,}500$ the law $k/4$ averages about $200$, twenty times the factor 10 of the cap. The last row asks for five, and was written down after another form had twice been too wide to decide: "capped at
+# From $k=300$ to $1{,}500$ the law $k/4$ averages about $200$, twenty times the factor 10 of the cap; the check asks for a factor of five.
+#
+# :::{dropdown} Criteria that were changed
+# *The cap.* The check `thesis:beyond-momentum-cap` asks for a factor of five, and was written down after another form had twice been too wide to decide: "capped at
 # $.9$, at most 12 times SGD's floor" had the interval $[6.9,11.3]$ in 8 seeds (batches of 64) and $[7.1,12.5]$ in 16 others (batches of 32). The eight seeds of this section are new.
-# The first row once stood at $k=178$, where Nesterov's noise already shows: it held for these seeds, and for two of three further sets of eight the interval reached beyond $\ln2$. It now stands at $k=100$.
+# *The ceiling.* The check `thesis:beyond-nesterov-noise-ceiling` was first planned with $1000/(\eta h)$ steps and half a per cent. It runs for half as long and allows one per cent, to save time; both are the same allowance $\frac5{\eta hk}$.
+# *The early lead.* The check `thesis:beyond-digits-early` once stood at $k=178$, where Nesterov's noise already shows: it held for these seeds, and for two of three further sets of eight the interval reached beyond
+# $\ln2$. It now stands at $k=100$.
+# :::
 #
 # ## For the practitioner
 #
@@ -1994,13 +2068,13 @@ slacks = torch.cat([slack(2.0, points, B), slack(3.0, points, B)])
 
 
 # %%
-def one_step_slack(eta, power=2.0, steps=200):  # bound minus E[E_k - E_{k-1}], over all samples
-    d, samples, least_slack, before = 4, 20, [], None
+def one_step_slack(eta, offsets, begin=3.0, moving=True, power=2.0, steps=200):
+    """Bound minus E[E_k - E_{k-1}] over all samples, whose gradients are H θ + offset_i."""
+    samples, d = offsets.shape
     H = torch.diag(torch.tensor([1.0, 0.5, 0.2, 0.05], **like))
-    offsets = torch.randn(samples, d, generator=torch.Generator().manual_seed(5), **like)
-    offsets = offsets - offsets.mean(0)  # gradients H θ + offset_i
+    least_slack, before = [], None
     size = torch.linalg.eigvalsh(offsets.T @ offsets / samples)[-1]
-    theta, m = torch.full((d,), 3.0, **like), torch.zeros(d, **like)
+    theta, m = torch.full((d,), begin, **like), torch.zeros(d, **like)
     for k in range(steps):
         nu, after = k / (power - 1), (k + 1) / (power - 1)
         moves = nu / (after + 1) * m - eta / (after + 1) * (theta @ H + offsets)  # one for each sample
@@ -2008,14 +2082,18 @@ def one_step_slack(eta, power=2.0, steps=200):  # bound minus E[E_k - E_{k-1}], 
         now = eta * (1 + nu) * gap + ((theta + moves + after * moves).square().sum(-1) / 2).mean()
         if before is not None:
             least_slack.append(d * eta**2 * size / 2 - (now - before))
-        m = moves[k % samples]
+        m = moves[k % samples] if moving else 0 * m
         theta = theta + m
         before = eta * (1 + nu) * gap + (theta + after * m).square().sum() / 2
     return torch.stack(least_slack)
 
 
 # %% tags=["hide-input"]
-step_slack = one_step_slack(1.0)
+drawn = torch.randn(20, 4, generator=run.generator("offsets"), **like)
+drawn, cross = drawn - drawn.mean(0), torch.cat([torch.eye(4, **like), -torch.eye(4, **like)])
+step_slack = one_step_slack(1.0, drawn)
+# at rest in the minimum, with the same noise in all directions, the bound is attained
+assert one_step_slack(1.0, cross, begin=0.0, moving=False).abs().max() < 1e-14
 at_rest = slack(2.0, 0 * points, 0.5 * torch.eye(3, **like))  # only noise: the bound is exact
 assert at_rest.abs().max() < 1e-11
 ledger.check(
@@ -2064,7 +2142,7 @@ ledger.check(
     "The mean energy rises by at most dη²ς²/2 a step, over all samples of a finite sum",
     measured=step_slack,
     criterion=inequality("½dη²ς² − E[E_k − E_{k−1}]", size=float(step_slack.max())),
-    control=control("step 4/L: the least value", one_step_slack(4.0).min()),
+    control=control("step 4/L: the least value", one_step_slack(4.0, drawn).min()),
     expected="holds",
 )
 
