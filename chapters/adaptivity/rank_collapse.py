@@ -455,7 +455,7 @@ for ln, scaled in itertools.product(("none", "pre", "post"), (False, True)):
 mirrored = torch.cat([tokens_of_few[:, :8], -tokens_of_few[:, :8]], 1)
 never = propagate(mirrored, 8, (1.0, 1.0), run.generator("pairs"), uniform=True, relu=False)
 never = torch.stack([token_geometry.token_correlation(X, kind="cosine").mean() for X in never])
-spoiled = propagate(mirrored, 8, (1.0, 1.0), run.generator("pairs"), uniform=True)  # with ReLU
+with_relu = propagate(mirrored, 8, (1.0, 1.0), run.generator("pairs"), uniform=True)  # with ReLU
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The line is exact for uniform attention; a softmax and normalization bend it; scaling removes the collapse.** Left: logarithm of the odds of the mean token against the depth, $\\nu=1$, 400 draws; solid grey: the law. Right: mean cosine of two tokens; softmax and ReLU; bands: 95 %; solid: $\\nu=1$, dotted: $\\nu=1/\\sqrt{24}$ in 24 blocks. What breaks it (dashed): tokens in pairs $x,-x$ under uniform attention with a linear feed-forward layer.", "name": "fig-rank-odds"}, "image": {"alt": "Left: five rising lines of slopes between 0.3 and 0.9 and a grey straight line under one of them. Right: solid curves rise to one, dotted curves end near one half, a dashed line stays slightly below zero."}}
 fig, (left, right) = figures.subplots(1, 2, size=(9.2, 4.0))
@@ -508,7 +508,7 @@ def through_layer(rho, relu, count=4000, m=16):
     return difference.mean() / difference.std() * math.sqrt(count)
 
 
-spoiled = token_geometry.token_correlation(spoiled[-1], kind="cosine").mean()
+spoiled = token_geometry.token_correlation(with_relu[-1], kind="cosine").mean()
 assert spoiled > 0.9
 relu_raises = [through_layer(rho, True) for rho in (-0.5, 0.0, 0.5, 0.8)]
 linear_keeps = [through_layer(rho, False) for rho in (-0.5, 0.0, 0.5, 0.8)]
