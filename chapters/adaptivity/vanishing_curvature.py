@@ -165,7 +165,7 @@ plt.show()
 # :::
 #
 # The mean over what? Over all networks that one could draw. A practitioner draws one. What is typical is said by the median, and by the mean of the *logarithm*: the factors of the layers
-# multiply, so their logarithms add, and a sum of many independent terms is near its mean. By Jensen's inequality the mean of the logarithm of a random factor is below the
+# multiply, so their logarithms add, and a sum of many independent terms is near its mean. By Jensen's inequality ({prf:ref}`thesis-thm-a-3-2`) the mean of the logarithm of a random factor is below the
 # logarithm of its mean: each layer loses a little, and $D$ layers lose $D$ times as much.
 #
 # ## The chain: everything in closed form

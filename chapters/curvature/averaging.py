@@ -252,7 +252,7 @@ one = torch.ones(1, **like)
 assert math.isclose(excess_of_mean(curvature.Modes(one, one, 0 * one), 0.5, 2), 13 / 288)
 
 # %% [markdown]
-# One comparison needs no formula: a convex loss at a mean is at most the mean of the losses (Jensen's inequality). So the mean is no worse than
+# One comparison needs no formula: a convex loss at a mean is at most the mean of the losses (Jensen's inequality, {prf:ref}`thesis-thm-a-3-2`). So the mean is no worse than
 # the iterates $\theta_0,\dots,\theta_k$ are on average, though it can be worse than the last one while the start is remembered. How much better it is depends on how strongly
 # the iterates are correlated.
 #

@@ -839,7 +839,7 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-fisher-model)
 #
-# Gradient descent is the choice $C=I/\eta$: one curvature for all directions. If the loss is $L$-smooth, $C=LI$ makes
+# Gradient descent is the choice $C=I/\eta$: one curvature for all directions. If the loss is $L$-smooth ({prf:ref}`thesis-def-a-3-1`), $C=LI$ makes
 # $M_k$ an upper bound of the loss everywhere, so its minimum can never be worse than where we stand. That is safe,
 # and slow along every direction that is flatter than the steepest.
 #

@@ -780,7 +780,7 @@ plt.show()
 # %% [markdown]
 # :::{dropdown} Answer
 # Near $\theta_2=1$, and not nearer to zero for shorter steps. The equation $\dot a=\sqrt a$, $a(0)=0$, has two solutions, $a=0$ and
-# $a=t^2/4$, and each chart picks one. In $\chi$ the bend of the chart makes an error of order $\eta^2$ in the first steps, and
+# $a=t^2/4$ (its field is not Lipschitz at zero, which {prf:ref}`thesis-thm-a-1-1` asks for), and each chart picks one. In $\chi$ the bend of the chart makes an error of order $\eta^2$ in the first steps, and
 # from there on the square root drives the run away from zero. The blue curve shows that nothing is wrong with one chart: the
 # run in $\theta$ leaves zero as well if it starts at $10^{-300}$.
 # :::

@@ -192,7 +192,8 @@ assert torch.allclose(library, by_hand, rtol=1e-12, atol=1e-12)
 #
 # $$d\theta=-h\,\theta\,dt+\sqrt\eta\,\sigma\,dW,$$
 #
-# an Ornstein-Uhlenbeck process {cite}`uhlenbeck1930theory`, has the stationary variance $\eta\sigma^2/(2h)$: too small by the factor $1-\eta h/2$.
+# an Ornstein-Uhlenbeck process {cite}`uhlenbeck1930theory`, has the stationary variance $\eta\sigma^2/(2h)$: too small by the factor $1-\eta h/2$
+# ({prf:ref}`thesis-beyond-stationary-laws` has the law of a diffusion at rest in general).
 # :::
 #
 # *The key step.* In equilibrium a step changes nothing: $V=(1-\eta h)^2V+\eta^2\sigma^2$. Solve for $V$. For the process the balance is $0=-2hV+\eta\sigma^2$; what is missing is the term $\eta h^2V$.
