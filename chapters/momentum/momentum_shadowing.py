@@ -963,7 +963,7 @@ def relative_gap(path, curve):  # of the positions
 
 
 # %%
-K, few = run.pick(smoke=3, book=20, paper=20), 3
+K, few = run.pick(smoke=5, book=20, paper=20), 3
 begin = torch.stack(
     [0.3 * torch.randn(785, generator=run.generator("start", seed=i), **like) for i in range(few)]
 )
