@@ -151,7 +151,7 @@ class RecurrentBlock(nn.Module):
 
         Args:
             h: `(*batch, T, width)`, the positions that count in front.
-            state: the layer's state before it; its start if left out.
+            state: the layer's state before it, `(*batch, N)`; its start if left out.
             pad: which positions count; all if left out.
 
         Raises:
@@ -285,10 +285,10 @@ class SequenceModel(nn.Module):
         that of the sequence so far, with `last` that of the chunk's last position, with `none` those of the chunk.
 
         Args:
-            u: the chunk, as in `forward`.
+            u: the chunk, `(*batch, T, inputs)` numbers or `(*batch, T)` tokens, as in `forward`.
             state: the state before it; `start` if left out.
-            lengths: how many positions of the chunk count, see `forward`.
-            mask: which positions of the chunk count, see `forward`.
+            lengths: `(*batch)`, how many positions of the chunk count, see `forward`.
+            mask: `(*batch, T)`, which positions of the chunk count, see `forward`.
 
         Raises:
             ValueError: a shape is another, or a block's recurrence has no `advance` or is bidirectional.

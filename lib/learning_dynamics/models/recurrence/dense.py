@@ -146,8 +146,8 @@ class DenseRecurrence(nn.Module):
         Args:
             u: `(*batch, T, inputs)`, the chunk.
             state: the state before it, `(*batch, N)`; zero if left out.
-            lengths: how many positions of the chunk count, see `forward`.
-            mask: which positions of the chunk count, see `forward`.
+            lengths: `(*batch)`, how many positions of the chunk count, see `forward`.
+            mask: `(*batch, T)`, which positions of the chunk count, see `forward`.
 
         Returns:
             outputs `(*batch, T, outputs)` and state `(*batch, N)`.

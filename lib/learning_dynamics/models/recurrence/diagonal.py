@@ -145,8 +145,8 @@ class DiagonalRecurrence(nn.Module, ABC):
         Args:
             u: `(*batch, T, width)`, the chunk.
             state: the state before it, `(*batch, N)`, complex; zero if left out.
-            lengths: how many positions of the chunk count, see `forward`.
-            mask: which positions of the chunk count, see `forward`.
+            lengths: `(*batch)`, how many positions of the chunk count, see `forward`.
+            mask: `(*batch, T)`, which positions of the chunk count, see `forward`.
 
         Returns:
             outputs `(*batch, T, width)` and state `(*batch, N)`, complex.

@@ -23,26 +23,26 @@ class Padding:
     order: Tensor | None
 
     def gathered(self, sequence: Tensor) -> Tensor:
-        """Return a sequence `(*batch, T, width)` with the positions that count in front and zeros behind them."""
+        """Return `sequence (*batch, T, width)` with the positions that count in front and zeros behind them."""
         if self.order is not None:
             sequence = torch.take_along_dim(sequence, self.order[..., None], dim=-2)
         return self.cleared(sequence)
 
     def cleared(self, sequence: Tensor) -> Tensor:
-        """Return a gathered sequence with zeros behind the positions that count, whatever stood there."""
+        """Return a gathered `sequence (*batch, T, width)` with zeros behind the positions that count."""
         return torch.where(
             self.valid[..., None], sequence, torch.zeros((), dtype=sequence.dtype).to(sequence)
         )
 
     def scattered(self, sequence: Tensor) -> Tensor:
-        """Return a gathered sequence in its first order, zeros at the positions that do not count."""
+        """Return a gathered `sequence (*batch, T, width)` in its first order, zeros where a position does not count."""
         sequence = self.cleared(sequence)
         if self.order is None:
             return sequence
         return torch.take_along_dim(sequence, self.order.argsort(-1)[..., None], dim=-2)
 
     def last(self, sequence: Tensor) -> Tensor:
-        """Return the last position that counts of a gathered sequence, `(*batch, width)`."""
+        """Return the last position that counts, `(*batch, width)`, of a gathered `sequence (*batch, T, width)`."""
         return torch.take_along_dim(sequence, self.counts[..., None, None] - 1, dim=-2)[..., 0, :]
 
 
