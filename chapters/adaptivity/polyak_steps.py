@@ -1840,7 +1840,8 @@ assert abs(nine.oracle(torch.zeros(1, 1, **like))[0].item() - nine.minimum().ite
 # :::
 #
 # As soon as one batch has a loss below the claimed bound, its quotient counts as zero, and the running minimum keeps it for
-# ever. A lower bound may be too low; it must never be too high.
+# ever. A lower bound may be too low; it must never be too high. (A loss that stands *at* its bound, to rounding, is another matter:
+# such a batch is fitted, its quotient is rounding, and the library leaves it out of the minimum.)
 
 # %% tags=["hide-cell"]
 stuck = ensembles.iterate(
