@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
+from PIL import Image, ImageChops
 from sphinx.application import Sphinx
 
 COLOURS = 256
@@ -37,12 +36,11 @@ def shrink(path: Path) -> bool:
         if found.mode == "P":
             return True
         picture = found.convert("RGBA")
-    if np.asarray(picture.getchannel("A")).min() < 255:
+    if min(picture.getchannel("A").tobytes()) < 255:
         return False
     full = picture.convert("RGB")
     few = full.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-    change = np.abs(np.asarray(few.convert("RGB"), np.int16) - np.asarray(full, np.int16))
-    if change.max() > LARGEST_CHANGE:
+    if max(ImageChops.difference(full, few.convert("RGB")).tobytes()) > LARGEST_CHANGE:
         return False
     content = io.BytesIO()
     few.save(content, "PNG", optimize=True)
