@@ -873,7 +873,7 @@ for h, color in ((0.1, "blue"), (0.05, "vermillion")):
     figures.line_control(
         right, times, heavy, label=f"$h={h:g}$", role="mass one", color=figures.COLORS[color]
     )
-right.set(xlabel="time $kh$", ylabel="distance", yscale="log", ylim=(1e-4, 5))
+right.set(xlabel="time $kh$", ylabel="distance", yscale="log", ylim=(1e-6, 5))
 right.legend(fontsize=7.5, loc="lower left")
 plt.show()
 

@@ -1485,6 +1485,8 @@ figures.band(right, steps_h, strong, label="path, noise $x\\,dW$", color=COLORS[
 right.plot(steps_h, of_additive, color=COLORS["green"], label="path, noise $dW$")
 right.plot(steps_h, weak, color=COLORS["vermillion"], label="mean")
 right.set(xscale="log", yscale="log", xlabel="step $h$", ylabel="error")
+right.set_xticks([float(h) for h in steps_h], [f"1/{round(1 / float(h))}" for h in steps_h])
+right.minorticks_off()
 right.legend(loc="lower right")
 plt.show()
 
@@ -2230,6 +2232,8 @@ fig, (left, right) = figures.subplots(1, 2, size=(8.6, 4.0))
 for (name, error), color in zip(errors.items(), ("vermillion", "blue", "green"), strict=True):
     left.loglog(etas, error, color=COLORS[color], label=name)
 left.set(xlabel="step size η", ylabel="largest error of the mean loss")
+left.set_xticks(etas, [f"1/{round(1 / eta)}" for eta in etas])
+left.minorticks_off()
 left.legend()
 for of_chain, limit, color, name in (
     (True, limits.sgd, "black", "SGD"),
