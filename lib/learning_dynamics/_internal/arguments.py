@@ -68,13 +68,9 @@ def require_tensors(*, finite: bool = False, **arguments: tuple[object, str]) ->
             raise ValueError(
                 f"{name} has shape {tuple(value.shape)}; allowed: {shape}{f' with {known}' if known else ''}{batch}"
             )
-        sizes.update(
-            zip(
-                [w for w in own if not w.isdigit()],
-                [m for w, m in zip(own, value.shape[start:], strict=True) if not w.isdigit()],
-                strict=True,
-            )
-        )
+        sizes |= {
+            word: size for word, size in zip(own, value.shape[start:], strict=True) if not word.isdigit()
+        }
         if finite:
             require_finite(name, value)
     return sizes
