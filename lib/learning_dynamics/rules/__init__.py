@@ -26,6 +26,7 @@ from learning_dynamics.rules.heavy_ball_phase import HeavyBallPhase, PhaseState
 from learning_dynamics.rules.nesterov import Nesterov
 from learning_dynamics.rules.non_negative_gauss_newton import NGN, ngn_step_size
 from learning_dynamics.rules.perturbed import Perturbed
+from learning_dynamics.rules.perturbed_gradient_descent import PerturbedGradientDescent
 from learning_dynamics.rules.restarted import Restarted, nesterov_momentum
 from learning_dynamics.rules.rmsprop import RMSprop
 from learning_dynamics.rules.rule import LossRule, Rule
@@ -51,6 +52,7 @@ __all__ = [
     "LossRule",
     "Nesterov",
     "Perturbed",
+    "PerturbedGradientDescent",
     "PhaseState",
     "PolynomialMemory",
     "RMSprop",

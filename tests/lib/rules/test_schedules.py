@@ -171,6 +171,7 @@ NO_TWIN = {  # torch has no such optimizer
     "GradientMemory",
     "HeavyBallPhase",
     "Perturbed",
+    "PerturbedGradientDescent",
     "PhaseState",
     "PolynomialMemory",
     "ScheduleFree",
