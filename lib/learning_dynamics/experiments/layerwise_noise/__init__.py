@@ -1,0 +1,1 @@
+"""Experiments of the chapter layerwise_noise."""
