@@ -5,8 +5,8 @@ r"""Gradients at shaken weights, all layers at a time or one: for any module and
         loss.backward()
     optimizer.step()
 
-asks for the gradient at :math:`\theta+\sigma\epsilon` and steps from :math:`\theta`. Source: Orvieto (2023), table 6 (GRASP
-and L-GRASP); the size :math:`\sigma\sqrt D` of one layer's noise is that of its section 6.4.5.
+asks for the gradient at :math:`\theta+\sigma\epsilon` and steps from :math:`\theta`. Source: Orvieto (2023), table 6
+(GRASP and L-GRASP); the size :math:`\sigma\sqrt D` of one layer's noise is that of its section 6.4.5.
 """
 
 from __future__ import annotations
@@ -58,10 +58,12 @@ def shaken(
 
     With `layers="all"` every trained parameter gets independent normal noise of standard deviation sigma. With
     `layers="one"` one of the D layers of `layers_of` is drawn, and gets noise of standard deviation
-    :math:`\sigma\sqrt D`: to second order in sigma the mean loss is the same, and no product of the noises of two layers
-    appears. Forward and backward pass belong inside the block; a backward pass after it raises torch's error about a
-    tensor that was modified in place. The optimizer's step belongs after it, for inside the block it would
-    be undone. For an optimizer with a closure the block stands inside the closure.
+    :math:`\sigma\sqrt D`: to second order in sigma the mean loss is the same, and no product of the noises of two
+    layers appears.
+
+    Forward and backward pass belong inside the block; a backward pass after it raises torch's error about a tensor
+    that was modified in place. The optimizer's step belongs after the block, for inside it would be undone. For an
+    optimizer with a closure the block stands inside the closure.
 
     Args:
         module: its trained parameters are shaken in place; buffers are not.

@@ -2,8 +2,8 @@ r"""A ReLU network on a few MNIST images, trained with shaken weights: all layer
 
     python -m learning_dynamics.experiments.layerwise_noise.mnist_widths
 
-makes one kept result for each width. Full batches of 256 images, gradient descent, noise in the first nine tenths of the
-steps; of one seed, all methods and noise levels start from the same weights. Source: Orvieto (2023), figures
+makes one kept result for each width. Full batches of 256 images, gradient descent, noise in the first nine tenths of
+the steps; of one seed, all methods and noise levels start from the same weights. Source: Orvieto (2023), figures
 59 (right) and 60, where the images are 1,024 of Fashion-MNIST and the widths 1,000 and 5,000; float32.
 """
 
@@ -98,7 +98,7 @@ def train(
 
 
 def compute(call: Call) -> dict[str, Tensor]:
-    """Return the curves of descent, `plain_* (seeds, records)`, and of the others `all_*, one_* (sigmas, seeds, records)`."""
+    """Return the curves `plain_* (seeds, records)` and `all_*`, `one_* (sigmas, seeds, records)`."""
     o, width = call.options, int(call.options.width)
 
     def curves(name: str, sigma: float, layers: str) -> dict[str, Tensor]:
