@@ -13,7 +13,13 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 from torch.func import jvp
 
-from learning_dynamics._internal.arguments import require_count, require_finite
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_finite,
+    require_numbers,
+    require_symmetric,
+    require_tensors,
+)
 
 VectorField = Callable[[Tensor, float], Tensor]
 """`vector_field(theta, t)`: the velocity at `theta` and time t, of the shape of `theta`."""
@@ -185,13 +191,9 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
         ValueError: A is not square or not symmetric (to 100 d eps max|A|), or `times` is not increasing from
             >= 0.
     """
-    d = A.shape[-1]
-    if A.ndim < 2 or A.shape[-2] != d:
-        raise ValueError(f"A has shape {tuple(A.shape)}; allowed: (*batch, d, d)")
+    d = require_tensors(A=(A, "*batch d d"), b=(b, "*batch d"), theta0=(theta0, "*batch d"), finite=True)["d"]
+    require_symmetric("A", A)
     eps = torch.finfo(A.dtype).eps
-    asymmetry = (A - A.mT).abs().amax()
-    if not asymmetry <= 100 * d * eps * A.abs().amax():
-        raise ValueError(f"A differs from its transpose by {asymmetry:.1e}; allowed: a symmetric matrix")
     eigenvalues, Q = torch.linalg.eigh(A)
     null = eigenvalues.abs() <= d * eps * eigenvalues.abs().amax(-1, keepdim=True)
     rates = torch.where(null, torch.ones_like(eigenvalues), eigenvalues)
@@ -395,13 +397,9 @@ def nesterov_flow_quadratic(
         ValueError: H is not square, not symmetric or has a negative eigenvalue, nu <= -1, or `times` is not increasing
             from >= 0.
     """
-    d = H.shape[-1]
-    if H.ndim < 2 or H.shape[-2] != d:
-        raise ValueError(f"H has shape {tuple(H.shape)}; allowed: (*batch, d, d)")
-    size = H.abs().amax()
-    slack = 100 * d * torch.finfo(H.dtype).eps * size
-    if not (H - H.mT).abs().amax() <= slack:
-        raise ValueError(f"H differs from its transpose by {(H - H.mT).abs().amax():.1e}; allowed: symmetric")
+    d = require_tensors(H=(H, "*batch d d"), theta0=(theta0, "*batch d"), finite=True)["d"]
+    require_symmetric("H", H)
+    slack = 100 * d * torch.finfo(H.dtype).eps * H.abs().amax()
     eigenvalues, Q = torch.linalg.eigh(H)
     if not eigenvalues.amin() >= -slack:
         raise ValueError(f"H has the eigenvalue {eigenvalues.amin():.3g}; allowed: none below 0")
@@ -428,10 +426,13 @@ def nesterov_flow_quadratic(
 
 def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:
     """Return the times as a float64 array after checking that they increase from >= 0."""
-    grid = torch.as_tensor(times, dtype=torch.float64).reshape(-1).cpu().numpy()
+    found = require_numbers("times", times)
+    if found.ndim > 1:
+        raise ValueError(f"times has shape {tuple(found.shape)}; allowed: (T,)")
+    grid = found.reshape(-1).cpu().numpy()
     increasing = len(grid) > 0 and grid[0] >= 0 and (np.diff(grid) > 0).all() and np.isfinite(grid[-1])
     if not increasing:
-        raise ValueError(f"times = {times}; allowed: finite, >= 0, strictly increasing, at least one")
+        raise ValueError(f"times = {grid.tolist()}; allowed: finite, >= 0, strictly increasing, at least one")
     return grid
 
 
@@ -573,8 +574,7 @@ def picard(
     Raises:
         ValueError: a number is out of range, or `theta0` is no vector.
     """
-    if theta0.ndim != 1:
-        raise ValueError(f"theta0 has shape {tuple(theta0.shape)}; allowed: (d)")
+    require_tensors(theta0=(theta0, "d"))
     if not 0 < time < np.inf:
         raise ValueError(f"time = {time}; allowed: finite, > 0")
     require_count("iterations", iterations, least=0)

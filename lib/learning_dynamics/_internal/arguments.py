@@ -15,7 +15,9 @@ def require_finite(name: str, tensor: Tensor) -> None:
         raise ValueError(f"{name} has entries that are NaN or infinite; allowed: finite numbers")
 
 
-def require_tensors(*, finite: bool = False, **arguments: tuple[object, str]) -> dict[str, int]:
+def require_tensors(
+    *, finite: bool = False, empty: bool = False, **arguments: tuple[object, str]
+) -> dict[str, int]:
     """Check that arguments are real floating point tensors of one dtype and device whose shapes fit together.
 
     `require_tensors(X=(X, "*batch n d"), y=(y, "*batch n"))` returns `{"n": ..., "d": ...}`. An axis of one name has
@@ -24,6 +26,7 @@ def require_tensors(*, finite: bool = False, **arguments: tuple[object, str]) ->
 
     Args:
         finite: refuse NaN and infinity too.
+        empty: let the named axes have the size 0; the leading ones may always.
         arguments: by name the argument and the names of its axes.
 
     Returns:
@@ -61,6 +64,8 @@ def require_tensors(*, finite: bool = False, **arguments: tuple[object, str]) ->
                 leading[words[0]] = torch.broadcast_shapes(leading.get(words[0], ()), value.shape[:start])
             except RuntimeError:
                 fits = False
+        if not empty and fits and 0 in value.shape[start:]:
+            raise ValueError(f"{name} has shape {tuple(value.shape)}; allowed: {shape}, none of these zero")
         if not fits:
             known = ", ".join(f"{word} = {sizes[word]}" for word in own if word in sizes)
             before = leading.get(words[0]) if own != words else None
@@ -74,6 +79,59 @@ def require_tensors(*, finite: bool = False, **arguments: tuple[object, str]) ->
         if finite:
             require_finite(name, value)
     return sizes
+
+
+def require_numbers(name: str, value: object, like: Tensor | None = None) -> Tensor:
+    """Return a number, several, or a tensor of them in the dtype and on the device of another tensor, or in float64.
+
+    Raises:
+        ValueError: they are not real, or lie on another device.
+    """
+    if like is None:
+        like = torch.empty(0, dtype=torch.float64, device=getattr(value, "device", "cpu"))
+    if isinstance(value, Tensor) and value.ndim and value.device != like.device:
+        raise ValueError(f"{name} has device {value.device}; allowed: {like.device}")
+    if not isinstance(value, Tensor):
+        try:
+            return torch.as_tensor(value, dtype=like.dtype, device=like.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise ValueError(f"{name} = {value!r}; allowed: real numbers") from None
+    if value.is_complex() or value.dtype == torch.bool:
+        raise ValueError(f"{name} has dtype {value.dtype}; allowed: real numbers")
+    return value.to(like)
+
+
+def require_broadcast(name: str, tensor: Tensor, shape: torch.Size, *, enlarge: bool = False) -> None:
+    """Raise a ValueError unless a tensor broadcasts against a shape, with `enlarge` also in more leading axes.
+
+    Args:
+        name: the argument's name.
+        tensor: what is broadcast.
+        shape: `(*batch, d)`; the last axis is never enlarged.
+        enlarge: let the tensor have leading axes that the shape has not.
+    """
+    try:
+        common = torch.broadcast_shapes(tensor.shape, shape)
+        fits = common[-1:] == shape[-1:] if enlarge else common == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)}; allowed: what broadcasts to {tuple(shape)}"
+        )
+
+
+def require_last(name: str, tensor: Tensor, like: Tensor, size: int) -> None:
+    """Raise a ValueError unless a tensor has the dtype and device of another one and a last axis of this size.
+
+    It costs a microsecond, for functions that are called at every step.
+    """
+    if tensor.shape[-1:] != (size,):
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}; allowed: (*batch, {size})")
+    if tensor.dtype != like.dtype or tensor.device != like.device:
+        raise ValueError(
+            f"{name} is {tensor.dtype} on {tensor.device}; allowed: {like.dtype} on {like.device}"
+        )
 
 
 def require_symmetric(name: str, matrix: Tensor, factor: float = 100.0) -> None:
@@ -90,6 +148,17 @@ def require_symmetric(name: str, matrix: Tensor, factor: float = 100.0) -> None:
     asymmetry = (matrix - matrix.mT).abs().amax()
     if not asymmetry <= factor * matrix.shape[-1] * eps * size:
         raise ValueError(f"{name} differs from its transpose by {asymmetry:.1e}; allowed: a symmetric matrix")
+
+
+def require_indices(name: str, tensor: object) -> None:
+    """Raise a ValueError unless a tensor has an integer dtype, an axis and an entry on its last axis."""
+    if not isinstance(tensor, Tensor):
+        raise ValueError(f"{name} is a {type(tensor).__name__}; allowed: a tensor of indices")
+    integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+    if not integer or tensor.ndim == 0 or tensor.shape[-1] == 0:
+        raise ValueError(
+            f"{name} has dtype {tensor.dtype} and shape {tuple(tensor.shape)}; allowed: integers, at least one"
+        )
 
 
 def require_generator(generator: object) -> torch.Generator:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_tensors
 from learning_dynamics.adaptivity.token_geometry import centred_gram
 from learning_dynamics.models.attention import attention_weights
 
@@ -57,8 +57,14 @@ def jacobian_norms(
         query, key and value, `(...)` each.
 
     Raises:
-        ValueError: the temperature is not a number above 0.
+        ValueError: a shape or dtype is wrong, or the temperature is not a number above 0.
     """
+    require_tensors(
+        X=(X, "*batch T m"),
+        W_Q=(W_Q, "*batch m m_k"),
+        W_K=(W_K, "*batch m m_k"),
+        W_V=(W_V, "*batch m m"),
+    )
     A = attention_weights(X, W_Q, W_K, temperature=temperature)
     scale = temperature**2 * W_Q.shape[-1]
     queries, keys, values = X @ W_Q, X @ W_K, X @ W_V
@@ -114,8 +120,11 @@ def uniform_norms(
 
     Returns:
         query, key, value and tokens, `(...)` each.
+
+    Raises:
+        ValueError: X is not real floating point of this shape.
     """
-    T, m = X.shape[-2:]
+    T, m = require_tensors(X=(X, "*batch T m")).values()
     s_q, s_k, s_v = (1 / m if each is None else each for each in (query, key, value))
     gram = centred_gram(X)
     square, left, trace = (

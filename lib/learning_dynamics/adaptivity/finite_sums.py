@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_indices, require_last, require_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +34,13 @@ class QuadraticSum:
 
     def __post_init__(self) -> None:
         """Check the shapes and fill in the floors."""
-        n, d = self.centers.shape
-        if self.curvatures.shape != (n, d, d):
-            raise ValueError(f"curvatures has shape {tuple(self.curvatures.shape)}; allowed: {(n, d, d)}")
+        n = require_tensors(
+            centers=(self.centers, "n d"), curvatures=(self.curvatures, "n d d"), finite=True
+        )["n"]
         if self.floors is None:
             object.__setattr__(self, "floors", self.centers.new_zeros(n))
-        elif self.floors.shape != (n,):
-            raise ValueError(f"floors has shape {tuple(self.floors.shape)}; allowed: {(n,)}")
+        else:
+            require_tensors(centers=(self.centers, "n d"), floors=(self.floors, "n"), finite=True)
 
     @property
     def smoothness(self) -> Tensor:
@@ -54,6 +54,8 @@ class QuadraticSum:
 
     def _of_batch(self, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return H, H z and the constant of the mean over a minibatch."""
+        if rows is not None:
+            require_indices("rows", rows)
         linear = torch.einsum("nij,nj->ni", self.curvatures, self.centers)
         constant = (self.centers * linear).sum(-1) / 2
         if self.floors is not None:
@@ -71,7 +73,11 @@ class QuadraticSum:
 
         Returns:
             The loss `(*runs, grid)` and the gradient `(*runs, grid, d)`.
+
+        Raises:
+            ValueError: the shapes do not fit, or `theta` has another dtype than the data.
         """
+        _require_oracle(theta, rows, self.centers)
         H, linear, constant = self._of_batch(rows)
         curved = theta @ H
         gradient = curved - linear[..., None, :]
@@ -133,6 +139,8 @@ class LogisticSum:
 
     def _signed(self, rows: Tensor | None) -> Tensor:
         """Return the inputs of a minibatch times their targets, `(*runs, b, d)`."""
+        if rows is not None:
+            require_indices("rows", rows)
         signed = self.inputs * self.signs[:, None]
         return signed if rows is None else signed[rows]
 
@@ -145,7 +153,11 @@ class LogisticSum:
 
         Returns:
             The loss `(*runs, grid)` and the gradient `(*runs, grid, d)`.
+
+        Raises:
+            ValueError: the shapes do not fit, or `theta` has another dtype than the data.
         """
+        _require_oracle(theta, rows, self.inputs)
         signed = self._signed(rows)
         margins = theta @ signed.mT
         loss = softplus(-margins).mean(-1) + self.ridge / 2 * theta.square().sum(-1)
@@ -184,7 +196,7 @@ class LogisticSum:
             loss, gradient = self.oracle(theta, rows)
         if self.ridge == 0 and (theta @ signed.mT > 0).all(-1).any():
             raise ValueError("ridge=0 and a minibatch is separable: it has no minimizer; allowed: ridge > 0")
-        worst = float((gradient.norm(dim=-1) / goal).max())
+        worst = float((gradient.norm(dim=-1) / goal).max()) if goal.numel() else 0.0
         if worst > 100:
             raise ValueError(
                 f"ridge = {self.ridge!r}, where the gradient stays {worst:.1g} times above the tolerance; "
@@ -199,3 +211,18 @@ class LogisticSum:
             rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
         """
         return self.oracle(self.minimizer(rows)[..., None, :], rows)[0][..., 0]
+
+
+def _require_oracle(theta: Tensor, rows: Tensor | None, data: Tensor) -> None:
+    """Raise unless parameters `(*runs, grid, d)` and rows `(*runs, b)` fit together and to the data `(n, d)`."""
+    require_last("theta", theta, data, data.shape[-1])
+    if theta.ndim < 2 or rows is not None and rows.ndim > theta.ndim - 1:
+        shapes = tuple(theta.shape), None if rows is None else tuple(rows.shape)
+        raise ValueError(f"theta, rows = shapes {shapes}; allowed: (*runs, grid, d) and (*runs, b)")
+    if rows is not None:
+        try:
+            torch.broadcast_shapes(theta.shape[:-2], rows.shape[:-1])
+        except RuntimeError:
+            raise ValueError(
+                f"rows has shape {tuple(rows.shape)}; allowed: (*runs, b) with theta {tuple(theta.shape)}"
+            ) from None

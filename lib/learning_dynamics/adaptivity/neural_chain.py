@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.special import gammaincinv
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_tensors
 
 
 def products_without(theta: Tensor) -> Tensor:
@@ -23,7 +23,11 @@ def products_without(theta: Tensor) -> Tensor:
 
     Returns:
         `(*batch, D)`; entry j is the product of all but entry j. Nothing is divided, so that zeros are allowed.
+
+    Raises:
+        ValueError: theta is not real floating point of this shape.
     """
+    require_tensors(theta=(theta, "*batch D"))
     one = torch.ones_like(theta[..., :1])
     before = torch.cat([one, theta[..., :-1].cumprod(-1)], -1)
     after = torch.cat([theta[..., 1:].flip(-1).cumprod(-1).flip(-1), one], -1)
@@ -40,7 +44,11 @@ def gradient(theta: Tensor, x: float = 1.0, y: float = 1.0) -> Tensor:
 
     Returns:
         `(*batch, D)`.
+
+    Raises:
+        ValueError: theta is not real floating point of this shape.
     """
+    require_tensors(theta=(theta, "*batch D"))
     residual = x * theta.prod(-1, keepdim=True) - y
     return residual * x * products_without(theta)
 
@@ -60,8 +68,9 @@ def hessian(theta: Tensor, x: float = 1.0, y: float = 1.0) -> Tensor:
         `(*batch, D, D)`.
 
     Raises:
-        ValueError: there are fewer than two weights.
+        ValueError: there are fewer than two weights, or theta is not real floating point.
     """
+    require_tensors(theta=(theta, "*batch D"))
     depth = theta.shape[-1]
     require_count("D", depth, least=2)
     one = torch.ones_like(theta[..., :1])

@@ -17,7 +17,7 @@ from scipy.special import digamma, polygamma
 from scipy.stats import binom
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_generator
+from learning_dynamics._internal.arguments import require_count, require_generator, require_tensors
 
 ACTIVATIONS = ("linear", "relu")
 
@@ -177,7 +177,11 @@ def share_carrying_half(size_biased: Tensor) -> float:
 
     Returns:
         the probability that the squared output is above the value beyond which half of its mean lies.
+
+    Raises:
+        ValueError: there is no draw, or `size_biased` is not real floating point of this shape.
     """
+    require_tensors(size_biased=(size_biased, "count"))
     above = size_biased >= size_biased.median()
     return float((above * (-size_biased).exp()).mean())
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_numbers, require_tensors
 
 
 def mean_share(X: Tensor) -> Tensor:
@@ -23,7 +22,11 @@ def mean_share(X: Tensor) -> Tensor:
 
     Args:
         X: `(..., T, m)`, tokens.
+
+    Raises:
+        ValueError: X is not real floating point of this shape.
     """
+    require_tensors(X=(X, "*batch T m"))
     return X.shape[-2] * X.mean(-2).square().sum(-1) / X.square().sum((-1, -2))
 
 
@@ -31,7 +34,7 @@ def token_correlation(X: Tensor, *, kind: str = "ratio") -> Tensor:
     r"""Return how alike the tokens are, averaged over the T(T - 1) ordered pairs of different tokens.
 
     Args:
-        X: `(B, T, m)`, B draws of a sequence of T >= 2 tokens.
+        X: `(B, T, m)`, B draws of a sequence of T >= 2 tokens, or `(T, m)`, one draw.
         kind: `"ratio"`: the mean inner product over the root of the two mean squares (Orvieto 2023, (71) and (80)), the
             means being over the draws; `"cosine"`: the mean cosine of each draw.
 
@@ -41,14 +44,16 @@ def token_correlation(X: Tensor, *, kind: str = "ratio") -> Tensor:
     Raises:
         ValueError: the kind is unknown, or there are fewer than two tokens.
     """
-    if X.ndim < 2 or X.shape[-2] < 2:
-        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (..., T, m) with T >= 2")
+    if require_tensors(X=(X, "*batch T m"))["T"] < 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (B, T, m) with T >= 2")
     pairs = X.shape[-2] * (X.shape[-2] - 1)
     if kind == "cosine":
         unit = normalize(X, dim=-1)
         return (unit.sum(-2).square().sum(-1) - unit.square().sum((-1, -2))) / pairs
     if kind != "ratio":
         raise ValueError(f"kind = {kind!r}; allowed: ratio, cosine")
+    if X.numel() == 0:
+        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (B, T, m), at least one draw")
     gram = (X @ X.mT).reshape(-1, X.shape[-2], X.shape[-2]).mean(0)
     size = gram.diagonal().sqrt()
     rho = gram / (size[:, None] * size)
@@ -72,11 +77,12 @@ def share_at_depth(share: Tensor | float, strength: Tensor | float, depth: Tenso
     Raises:
         ValueError: a share is outside [0, 1] or a depth below 0.
     """
-    p, nu, D = (torch.as_tensor(each, dtype=torch.float64) for each in (share, strength, depth))
+    given = {"share": share, "strength": strength, "depth": depth}
+    p, nu, D = (require_numbers(name, value) for name, value in given.items())
     if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"share = {share}; allowed: from 0 to 1")
+        raise ValueError(f"share = {p.tolist()}; allowed: from 0 to 1")
     if not (D >= 0).all():
-        raise ValueError(f"depth = {depth}; allowed: at least 0")
+        raise ValueError(f"depth = {D.tolist()}; allowed: at least 0")
     growth = (1 + nu.square()).pow(D)
     return growth * p / (growth * p + 1 - p)
 
@@ -112,10 +118,10 @@ def correlation_of_share(share: Tensor | float, tokens: int) -> Tensor:
         numbers from -1/(T - 1) to 1, in float64, of the shape of the share.
 
     Raises:
-        ValueError: there are fewer than two tokens.
+        ValueError: there are fewer than two tokens, or the share is not real.
     """
     require_count("tokens", tokens, least=2)
-    return (tokens * torch.as_tensor(share, dtype=torch.float64) - 1) / (tokens - 1)
+    return (tokens * require_numbers("share", share) - 1) / (tokens - 1)
 
 
 def centred_gram(X: Tensor) -> Tensor:
@@ -123,7 +129,11 @@ def centred_gram(X: Tensor) -> Tensor:
 
     Args:
         X: `(..., T, m)`, tokens.
+
+    Raises:
+        ValueError: X is not real floating point of this shape.
     """
+    require_tensors(X=(X, "*batch T m"))
     centred = X - X.mean(-2, keepdim=True)
     return centred.mT @ centred
 
@@ -133,5 +143,9 @@ def effective_rank(C: Tensor) -> Tensor:
 
     Args:
         C: `(..., m, m)`, positive semi-definite and not zero.
+
+    Raises:
+        ValueError: C is not real floating point of this shape.
     """
+    require_tensors(C=(C, "*batch m m"))
     return C.diagonal(dim1=-2, dim2=-1).sum(-1).square() / C.square().sum((-1, -2))

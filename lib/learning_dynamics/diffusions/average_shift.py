@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, hessian
 
+from learning_dynamics._internal.arguments import require_tensors
+
 
 def average_shift(loss: Callable[[Tensor], Tensor], minimizer: Tensor, covariance: Tensor) -> Tensor:
     r"""Return how far the mean of the iterates stands from the minimizer, to leading order in the step size.
@@ -35,12 +37,7 @@ def average_shift(loss: Callable[[Tensor], Tensor], minimizer: Tensor, covarianc
     Raises:
         ValueError: a shape is wrong, or the Hessian is not positive definite.
     """
-    d = minimizer.shape[-1] if minimizer.ndim == 1 else 0
-    if minimizer.ndim != 1 or covariance.shape != (d, d):
-        raise ValueError(
-            f"minimizer and covariance have shapes {tuple(minimizer.shape)} and {tuple(covariance.shape)}; "
-            "allowed: (d) and (d, d)"
-        )
+    require_tensors(minimizer=(minimizer, "d"), covariance=(covariance, "d d"), finite=True)
     H = hessian(loss)(minimizer)
     least = float(torch.linalg.eigvalsh(H)[0])
     if not least > 0:

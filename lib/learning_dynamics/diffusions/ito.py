@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, hessian, vmap
 
+from learning_dynamics._internal.arguments import require_tensors
+
 Coefficient = Callable[[Tensor, float], Tensor]
 """`coefficient(x, t)`: a drift `(*batch, d)`, or a noise matrix `(*batch, d, m)`."""
 
@@ -36,7 +38,9 @@ def stochastic_sum(
     """
     if point not in ("left", "middle", "right"):
         raise ValueError(f"point = {point!r}; allowed: 'left', 'middle', 'right'")
-    if values.ndim < 1 or increments.ndim < 1 or len(values) != len(increments) + 1:
+    require_tensors(values=(values, "*any"), increments=(increments, "*any2"))
+    fits = values.shape[1:] == increments.shape[1:] and values.ndim and increments.ndim
+    if not fits or len(values) != len(increments) + 1:
         raise ValueError(
             f"values and increments have shapes {tuple(values.shape)} and {tuple(increments.shape)}; "
             "allowed: (K + 1, *batch) and (K, *batch)"

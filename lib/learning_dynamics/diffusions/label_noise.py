@@ -8,7 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_generator, require_tensors
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_count,
+    require_generator,
+    require_numbers,
+    require_tensors,
+)
 from learning_dynamics.ensembles import Gradient
 
 Predict = Callable[[Tensor], Tensor]
@@ -53,16 +59,21 @@ def label_noise_gradient(
     """
     require_tensors(y=(y, "*batch n"), finite=True)
     require_generator(generator)
-    scale = torch.as_tensor(sigma)
+    scale = require_numbers("sigma", sigma, y)
     if not bool(((scale >= 0) & scale.isfinite()).all()):
-        raise ValueError(f"sigma = {sigma!r}; allowed: finite, >= 0")
+        raise ValueError(f"sigma = {scale.tolist()}; allowed: finite, >= 0")
     if batch_size is not None:
         require_count("batch_size", batch_size)
     if noise not in ("signs", "normal"):
         raise ValueError(f"noise = {noise!r}; allowed: 'signs' or 'normal'")
 
     def gradient(theta: Tensor, k: int) -> Tensor:
+        if not theta.is_floating_point() or theta.ndim == 0:
+            raise ValueError(
+                f"theta has dtype {theta.dtype} and shape {tuple(theta.shape)}; allowed: real, (*batch, d)"
+            )
         outputs = predict(theta)
+        require_broadcast("sigma", scale, outputs.shape)
         if y.shape[-1] != outputs.shape[-1] or y.ndim > outputs.ndim:
             raise ValueError(
                 f"y has shape {tuple(y.shape)}; allowed: (n,) or (*batch, n) as the outputs, {tuple(outputs.shape)}"

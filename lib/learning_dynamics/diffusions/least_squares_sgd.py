@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_tensors
 
 
 class SgdMoments(NamedTuple):
@@ -155,6 +155,7 @@ def mean_square_thresholds(X: Tensor) -> Thresholds:
     Raises:
         ValueError: X is no matrix, has not full column rank, or too many columns.
     """
+    require_tensors(X=(X, "n d"), finite=True)
     pieces = _pieces(X, X.new_zeros(len(X)))
     d = len(pieces.H)
     if d > 30:
@@ -182,10 +183,7 @@ def mean_square_thresholds(X: Tensor) -> Thresholds:
 
 
 def _pieces(X: Tensor, y: Tensor) -> _Pieces:
-    if X.ndim != 2 or y.shape != X.shape[:1]:
-        raise ValueError(
-            f"X and y have shapes {tuple(X.shape)} and {tuple(y.shape)}; allowed: (n, d) and (n)"
-        )
+    require_tensors(X=(X, "n d"), y=(y, "n"), finite=True)
     n = len(X)
     H = X.mT @ X / n
     if torch.linalg.matrix_rank(H) < len(H):

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, step_numbers
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_numbers,
+    require_tensors,
+    step_numbers,
+)
 
 
 class Moments(NamedTuple):
@@ -110,12 +115,11 @@ def diffusion_moments(
     Raises:
         ValueError: the times do not increase, the shapes do not match, or the solver gave up.
     """
-    clock = np.asarray(torch.as_tensor(times, dtype=torch.float64))
+    clock = require_numbers("times", times).cpu().numpy()
     if clock.ndim != 1 or len(clock) < 1 or not (np.diff(clock) > 0).all() or not np.isfinite(clock).all():
         raise ValueError(f"times = {clock.tolist()}; allowed: finite, increasing, at least one")
-    mean, covariance = _checked(mean0, covariance0)
-    if mean.ndim != 1:
-        raise ValueError(f"mean0 has shape {tuple(mean.shape)}; allowed: (d,), one process at a time")
+    require_tensors(mean0=(mean0, "d"), covariance0=(covariance0, "d d"), finite=True)
+    mean, covariance = mean0, covariance0
     d = len(mean)
     if len(clock) == 1:
         return Moments(mean[None], covariance[None])
@@ -136,10 +140,5 @@ def diffusion_moments(
 
 
 def _checked(mean0: Tensor, covariance0: Tensor) -> tuple[Tensor, Tensor]:
-    d = mean0.shape[-1] if mean0.ndim else 0
-    if d == 0 or covariance0.shape[-2:] != (d, d):
-        raise ValueError(
-            f"mean0, covariance0 = shapes {tuple(mean0.shape)}, {tuple(covariance0.shape)}; "
-            "allowed: (*batch, d) and (*batch, d, d)"
-        )
+    require_tensors(mean0=(mean0, "*batch d"), covariance0=(covariance0, "*batch d d"))
     return mean0, covariance0

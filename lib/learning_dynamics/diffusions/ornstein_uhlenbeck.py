@@ -10,6 +10,8 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_numbers, require_tensors
+
 
 class OrnsteinUhlenbeck:
     r"""The linear diffusion :math:`dx=-A\,x\,dt+B\,dW`.
@@ -29,10 +31,7 @@ class OrnsteinUhlenbeck:
     """
 
     def __init__(self, A: Tensor, B: Tensor) -> None:
-        if A.ndim != 2 or A.shape[0] != A.shape[1]:
-            raise ValueError(f"A has shape {tuple(A.shape)}; allowed: (d, d)")
-        if B.ndim != 2 or len(B) != len(A):
-            raise ValueError(f"B has shape {tuple(B.shape)}; allowed: ({len(A)}, m)")
+        require_tensors(A=(A, "d d"), B=(B, "d m"), finite=True)
         self.A, self.B = A, B
 
     def transition(self, time: float) -> tuple[Tensor, Tensor]:
@@ -87,11 +86,13 @@ class OrnsteinUhlenbeck:
         Raises:
             ValueError: the times do not increase, or `x0` has another d.
         """
-        grid = [float(time) for time in times]
+        clock = require_numbers("times", times)
+        if clock.ndim != 1:
+            raise ValueError(f"times has shape {tuple(clock.shape)}; allowed: (R,)")
+        grid = clock.tolist()
+        require_tensors(A=(self.A, "d d"), x0=(x0, "*batch d"))
         if not grid or grid[0] < 0 or any(b <= a for a, b in pairwise(grid)):
             raise ValueError(f"times = {grid}; allowed: strictly increasing, >= 0, at least one")
-        if x0.shape[-1] != len(self.A):
-            raise ValueError(f"x0 has shape {tuple(x0.shape)}; allowed: (*batch, {len(self.A)})")
         x, now, path = x0, 0.0, []
         known: dict[float, tuple[Tensor, Tensor]] = {}
         for time in grid:

@@ -11,7 +11,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_symmetric, require_tensors
 
 
 def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float, C: Tensor | None = None) -> Tensor:
@@ -40,7 +40,9 @@ def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float, C: Tensor | Non
             is so long that the iteration has no stationary law.
     """
     if C is not None:
-        _checked(H, C)
+        require_tensors(H=(H, "d d"), Sigma=(Sigma, "d d"), C=(C, "d d"), finite=True)
+        for name, matrix in (("H", H), ("Sigma", Sigma), ("C", C)):
+            require_symmetric(name, matrix)
         values, vectors = torch.linalg.eigh(C)
         if not values[0] > 0:
             raise ValueError(f"C has the eigenvalue {float(values[0]):.3g}; allowed: positive definite")
@@ -114,12 +116,9 @@ def chain_covariance_path(H: Tensor, Sigma: Tensor, step_size: float, steps: int
 
 def _checked(H: Tensor, Sigma: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return both matrices as float64 arrays after checking shape and symmetry."""
+    require_tensors(H=(H, "d d"), Sigma=(Sigma, "d d"), finite=True)
     for name, matrix in (("H", H), ("Sigma", Sigma)):
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape != H.shape:
-            raise ValueError(f"{name} has shape {tuple(matrix.shape)}; allowed: (d, d), the same for both")
-        gap = (matrix - matrix.mT).abs().amax()
-        if not gap <= 100 * len(matrix) * torch.finfo(matrix.dtype).eps * matrix.abs().amax():
-            raise ValueError(f"{name} differs from its transpose by {gap:.1e}; allowed: a symmetric matrix")
+        require_symmetric(name, matrix)
     return H.detach().cpu().double().numpy(), Sigma.detach().cpu().double().numpy()
 
 

@@ -20,10 +20,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_numbers,
+    require_tensors,
+)
 
 STAGE = 1.0  # largest change of ln(alpha) between two problems of a continuation
 
@@ -61,7 +67,9 @@ def potential(beta: Tensor, alpha: float | Tensor, start: Tensor | None = None) 
     Raises:
         ValueError: `alpha` is not positive and finite.
     """
-    scale = _scale(alpha, beta)
+    scale = _scale(alpha, "beta", beta)
+    if start is not None:
+        require_tensors(beta=(beta, "*batch d"), start=(start, "*batch d"))
     c = 2 * scale.square()
     terms = beta.abs() * _arcsinh_ratio(beta, scale) - beta.square() / (c + torch.hypot(c, beta))
     value = terms.sum(-1)
@@ -80,7 +88,8 @@ def gradient(beta: Tensor, alpha: float | Tensor) -> Tensor:
     Raises:
         ValueError: `alpha` is not positive and finite.
     """
-    return beta.sign() * _arcsinh_ratio(beta, _scale(alpha, beta))
+    scale = _scale(alpha, "beta", beta)
+    return beta.sign() * _arcsinh_ratio(beta, scale)
 
 
 def weights_of(slope: Tensor, alpha: float | Tensor) -> Tensor:
@@ -93,7 +102,7 @@ def weights_of(slope: Tensor, alpha: float | Tensor) -> Tensor:
     Raises:
         ValueError: `alpha` is not positive and finite.
     """
-    return _weights(slope, 2 * _scale(alpha, slope).log())
+    return _weights(slope, 2 * _scale(alpha, "slope", slope).log())
 
 
 def kernel_weights(beta: Tensor, alpha: float | Tensor) -> Tensor:
@@ -109,7 +118,7 @@ def kernel_weights(beta: Tensor, alpha: float | Tensor) -> Tensor:
     Raises:
         ValueError: `alpha` is not positive and finite.
     """
-    return torch.hypot(beta, 2 * _scale(alpha, beta).square())
+    return torch.hypot(beta, 2 * _scale(alpha, "beta", beta).square())
 
 
 def from_parameters(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,6 +134,7 @@ def from_parameters(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]
     Raises:
         ValueError: the shapes differ or an entry is zero: it would stay zero for ever.
     """
+    require_tensors(positive=(positive, "*batch d"), negative=(negative, "*batch d"))
     if positive.shape != negative.shape:
         raise ValueError(f"negative has shape {tuple(negative.shape)}; allowed: {tuple(positive.shape)}")
     if bool((positive == 0).any() | (negative == 0).any()):
@@ -195,9 +205,11 @@ def least_potential_path(
     Raises:
         ValueError: as `least_potential`, or `alphas` does not decrease.
     """
-    scales = torch.as_tensor(alphas, dtype=X.dtype, device=X.device).reshape(-1)
-    if len(scales) == 0 or bool((scales.diff() >= 0).any()):
-        raise ValueError(f"alphas = {alphas}; allowed: strictly decreasing, at least one")
+    require_tensors(X=(X, "*batch n d"), y=(y, "*batch n"))
+    scales = require_numbers("alphas", alphas, X)
+    if scales.ndim > 1 or scales.numel() == 0 or not bool((scales.reshape(-1).diff() < 0).all()):
+        raise ValueError(f"alphas = {scales.tolist()}; allowed: (A,), strictly decreasing, at least one")
+    scales = scales.reshape(-1)
     first = least_potential(X, y, scales[0].item(), tolerance=tolerance, max_steps=max_steps)
     found, count = [first], first.iterations
     nu, beta0 = first.dual, torch.zeros_like(first.weights)
@@ -213,10 +225,14 @@ def least_potential_path(
     return LeastPotential(weights, dual, misfit, count)
 
 
-def _scale(alpha: float | Tensor, like: Tensor) -> Tensor:
-    scale = torch.as_tensor(alpha, dtype=like.dtype, device=like.device)
+def _scale(alpha: float | Tensor, name: str, weights: Tensor) -> Tensor:
+    """Return alpha as a tensor after checking it and the weights `(*batch, d)` against which it broadcasts."""
+    given: dict[str, Any] = {name: (weights, "*batch d")}
+    require_tensors(**given)
+    scale = require_numbers("alpha", alpha, weights)
+    require_broadcast("alpha", scale, weights.shape, enlarge=True)
     if not bool((scale > 0).all() & scale.isfinite().all()):
-        raise ValueError(f"alpha = {alpha!r}; allowed: positive, finite numbers")
+        raise ValueError(f"alpha = {scale.tolist()}; allowed: positive, finite numbers")
     return scale
 
 
@@ -245,17 +261,17 @@ def _fit(X: Tensor, beta: Tensor) -> Tensor:
 
 def _problem(X: Tensor, y: Tensor, alpha: float | Tensor, start: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return beta(0) and ln(alpha), both `(*batch, d)`, after checking the shapes."""
-    if X.ndim < 2 or y.ndim < 1 or y.shape[-1] != X.shape[-2]:
-        raise ValueError(
-            f"X has shape {tuple(X.shape)} and y {tuple(y.shape)}; allowed: (*batch, n, d) and (*batch, n)"
-        )
-    n, d = X.shape[-2:]
+    n, d = require_tensors(X=(X, "*batch n d"), y=(y, "*batch n"), finite=True).values()
+    if start is not None:
+        require_tensors(X=(X, "*batch n d"), start=(start, "*batch d"), finite=True)
     if n > d:
         raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at most as many samples n as weights d")
     singular = torch.linalg.svdvals(X)
     if not bool((singular[..., -1] > d * torch.finfo(X.dtype).eps * singular[..., 0]).all()):
         raise ValueError(f"X (n = {n}, d = {d}) is rank deficient; allowed: independent rows")
-    scale = _scale(alpha, X)
+    scale = require_numbers("alpha", alpha, X)
+    if not bool((scale > 0).all() & scale.isfinite().all()):
+        raise ValueError(f"alpha = {scale.tolist()}; allowed: positive, finite numbers")
     shapes = tuple(scale.shape), None if start is None else tuple(start.shape)
     try:
         batch = torch.broadcast_shapes(

@@ -12,7 +12,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_symmetric
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_last,
+    require_numbers,
+    require_symmetric,
+    require_tensors,
+)
 from learning_dynamics.ensembles import Gradient
 
 
@@ -29,12 +35,10 @@ def least_squares_gradient(X: Tensor, y: Tensor) -> Gradient:
     Raises:
         ValueError: `X` and `y` do not fit together.
     """
-    if X.ndim < 2 or y.ndim < 1 or y.shape[-1] != X.shape[-2]:
-        raise ValueError(
-            f"X has shape {tuple(X.shape)} and y {tuple(y.shape)}; allowed: (*batch, n, d) and (*batch, n)"
-        )
+    d = require_tensors(X=(X, "*batch n d"), y=(y, "*runs n"))["d"]
 
     def gradient(theta: Tensor, k: int) -> Tensor:
+        require_last("theta", theta, X, d)
         residual = (theta[..., None, :] @ X.mT).squeeze(-2) - y
         return (residual[..., None, :] @ X).squeeze(-2)
 
@@ -80,18 +84,15 @@ def nearest_solution(X: Tensor, y: Tensor, start: Tensor, preconditioner: Tensor
     Raises:
         ValueError: the shapes do not fit together, n > d, `X` is rank deficient, or P is not positive definite.
     """
-    n, d = X.shape[-2:]
+    n, d = require_tensors(
+        X=(X, "*batch n d"), y=(y, "*batch n"), start=(start, "*batch d"), finite=True
+    ).values()
     if n > d:
         raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at most as many samples n as parameters d")
-    if start.shape[-1] != d:
-        raise ValueError(f"start has shape {tuple(start.shape)}; allowed: (*batch, {d})")
     missing = (y - (start[..., None, :] @ X.mT).squeeze(-2))[..., None]
     if preconditioner is None:
         return start + _min_norm(X, missing).squeeze(-1)
-    if preconditioner.shape[-2:] != (d, d):
-        raise ValueError(
-            f"preconditioner has shape {tuple(preconditioner.shape)}; allowed: (*batch, {d}, {d})"
-        )
+    require_tensors(start=(start, "*batch d"), preconditioner=(preconditioner, "*batch d d"), finite=True)
     require_symmetric("preconditioner", preconditioner)
     root, failed = torch.linalg.cholesky_ex(preconditioner)
     if bool((failed != 0).any()):
@@ -114,11 +115,9 @@ def project_row_space(X: Tensor, v: Tensor) -> Tensor:
     Raises:
         ValueError: n > d, the shapes do not fit together, or `X` is rank deficient.
     """
-    n, d = X.shape[-2:]
-    if n > d or v.shape[-1] != d:
-        raise ValueError(
-            f"X has shape {tuple(X.shape)} and v {tuple(v.shape)}; allowed: (*batch, n, d), n <= d, and (*batch, d)"
-        )
+    n, d = require_tensors(X=(X, "*batch n d"), v=(v, "*batch d"), finite=True).values()
+    if n > d:
+        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (*batch, n, d) with n <= d")
     Q, R = torch.linalg.qr(X.mT)
     _require_full_rank(R, n, d)
     return (v[..., None, :] @ Q @ Q.mT).squeeze(-2)
@@ -138,9 +137,10 @@ def ridge_solution(X: Tensor, y: Tensor, penalty: float | Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not fit together or a penalty is not positive.
     """
-    strength = torch.as_tensor(penalty, dtype=X.dtype, device=X.device)
+    require_tensors(X=(X, "*batch n d"), finite=True)
+    strength = require_numbers("penalty", penalty, X)
     if not bool((strength > 0).all()):
-        raise ValueError(f"penalty = {penalty!r}; allowed: positive numbers")
+        raise ValueError(f"penalty = {strength.tolist()}; allowed: positive numbers")
     return _filtered(X, y, lambda s: 1 / (s + strength[..., None]))
 
 
@@ -163,7 +163,8 @@ def stopped_gradient_descent(X: Tensor, y: Tensor, step_size: float | Tensor, st
         ValueError: the shapes do not fit together, `steps` is negative, or the step size is too large.
     """
     require_count("steps", steps, least=0)
-    eta = torch.as_tensor(step_size, dtype=X.dtype, device=X.device)[..., None]
+    require_tensors(X=(X, "*batch n d"), finite=True)
+    eta = require_numbers("step_size", step_size, X)[..., None]
 
     def share(s: Tensor) -> Tensor:
         if not bool(((eta >= 0) & (eta * s < 2)).all()):
@@ -192,10 +193,7 @@ def random_features(inputs: Tensor, weights: Tensor) -> Tensor:
     Raises:
         ValueError: the two differ in d_x.
     """
-    if inputs.shape[-1] != weights.shape[-1]:
-        raise ValueError(
-            f"weights have shape {tuple(weights.shape)}; allowed: (*batch, d, {inputs.shape[-1]}) for these inputs"
-        )
+    require_tensors(inputs=(inputs, "*batch n d_x"), weights=(weights, "*batch d d_x"))
     return torch.relu(inputs @ weights.mT)
 
 
@@ -225,8 +223,7 @@ def _filtered(X: Tensor, y: Tensor, weight: Callable[[Tensor], Tensor]) -> Tenso
 
 def _outputs(X: Tensor, y: Tensor) -> Tensor:
     """Return targets with an output axis, `(*batch, n, c)`, after checking the shapes."""
-    if X.ndim < 2 or y.ndim < 1:
-        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: (*batch, n, d), with y (*batch, n[, c])")
+    require_tensors(X=(X, "*batch n d"), y=(y, "*runs last"), finite=True)
     targets = y[..., None] if y.ndim < X.ndim else y
     if targets.shape[-2] != X.shape[-2]:
         raise ValueError(

@@ -16,7 +16,7 @@ import torch
 from scipy.optimize import linprog, nnls
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_numbers, require_tensors
 from learning_dynamics.ensembles import Gradient
 
 
@@ -69,6 +69,8 @@ def signed_samples(X: Tensor, y: Tensor) -> Tensor:
         raise ValueError(
             f"X has shape {tuple(X.shape)} and y {tuple(y.shape)}; allowed: (*batch, n, d) and (*batch, n)"
         )
+    if y.is_complex() or y.device != X.device:
+        raise ValueError(f"y is {y.dtype} on {y.device}; allowed: real labels on {X.device}")
     if not bool((y.abs() == 1).all()):
         found = sorted({float(label) for label in torch.unique(y)})
         raise ValueError(f"y has the labels {found[:5]}; allowed: -1 and +1 (from 0 and 1: 2 * y - 1)")
@@ -282,9 +284,11 @@ def exponential_flow(
         raise ValueError(f"signed is {signed.dtype} and theta0 {theta0.dtype}; allowed: float64")
     if not tolerance > 0:
         raise ValueError(f"tolerance = {tolerance}; allowed: > 0")
-    grid = torch.as_tensor(log_times, dtype=torch.float64).reshape(-1)
+    grid = require_numbers("log_times", log_times, theta0.cpu())
+    if grid.ndim != 1:
+        raise ValueError(f"log_times has shape {tuple(grid.shape)}; allowed: (T,)")
     if grid.numel() == 0 or not bool((grid.diff() > 0).all()) or not bool(torch.isfinite(grid).all()):
-        raise ValueError(f"log_times = {log_times}; allowed: finite, strictly increasing, at least one")
+        raise ValueError(f"log_times = {grid.tolist()}; allowed: finite, strictly increasing, at least one")
     functional_margins(theta0, signed)  # raises if the shapes do not fit
     theta = theta0.expand(*torch.broadcast_shapes(theta0.shape[:-1], signed.shape[:-2]), theta0.shape[-1])
     clocks = torch.logaddexp(torch.zeros_like(grid), grid).tolist()

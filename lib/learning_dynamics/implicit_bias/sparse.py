@@ -19,7 +19,10 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from learning_dynamics._internal.arguments import (
+    require_broadcast,
     require_finite,
+    require_last,
+    require_numbers,
     require_symmetric,
     require_tensors,
     step_numbers,
@@ -100,8 +103,7 @@ def second_moment(X: Tensor) -> Tensor:
     Raises:
         ValueError: X is not real floating point of this shape.
     """
-    if require_tensors(X=(X, "*batch n d"))["n"] == 0:
-        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at least one sample")
+    require_tensors(X=(X, "*batch n d"))
     return X.mT @ X / X.shape[-2]
 
 
@@ -155,11 +157,16 @@ def squared_weights_gradient(X: Tensor, y: Tensor, rows: Tensor | None = None) -
     Raises:
         ValueError: the shapes do not fit together.
     """
-    require_tensors(X=(X, "*batch n d"), y=(y, "*runs n"))
+    d = require_tensors(X=(X, "*batch n d"), y=(y, "*runs n"))["d"]
     if rows is not None:
         require_tensors(X=(X, "*batch n d"), rows=(rows, "cells n"))
 
     def gradient(theta: Tensor, k: int) -> Tensor:
+        require_last("theta", theta, X, d)
+        if rows is not None and theta.shape[-2:-1] != rows.shape[:1]:
+            raise ValueError(
+                f"theta has shape {tuple(theta.shape)}; allowed: (*batch, cells = {len(rows)}, {d})"
+            )
         beta = theta * theta
         if rows is None:
             residual = (beta[..., None, :] @ X.mT).squeeze(-2) - y
@@ -179,7 +186,13 @@ def population_gradient(truth: Tensor) -> Gradient:
     Returns:
         `gradient(theta, k)`, of the shape of `theta (*batch, d)`.
     """
-    return lambda theta, k: (theta * theta - truth) * theta
+    d = require_tensors(truth=(truth, "*batch d"))["d"]
+
+    def gradient(theta: Tensor, k: int) -> Tensor:
+        require_last("theta", theta, truth, d)
+        return (theta * theta - truth) * theta
+
+    return gradient
 
 
 def log_descent(
@@ -219,6 +232,13 @@ def log_descent(
         raise ValueError(f"log_start has shape {tuple(log_start.shape)}; allowed: (*batch, starts, d = {d})")
     require_finite("X", X)
     require_finite("truth", truth)
+    runs = torch.broadcast_shapes(X.shape[:-2], truth.shape[:-1], log_start.shape[:-2])
+    starts = (*runs, *log_start.shape[-2:-1])
+    eta = require_numbers("step_size", step_size, log_start)
+    require_broadcast("step_size", eta, torch.Size((*starts, d)), enlarge=True)
+    if noise is not None:
+        require_last("noise", noise, log_start, X.shape[-2])
+        require_broadcast("noise", noise, torch.Size((*starts, X.shape[-2])), enlarge=True)
     if bool((truth < 0).any()):
         raise ValueError("truth has entries < 0; allowed: >= 0")
     if not bool(torch.isfinite(log_start).all()):
@@ -248,7 +268,12 @@ def recovery_error(log_theta: Tensor, truth: Tensor) -> Tensor:
     Returns:
         `(*batch, d)`.
     """
-    positive = truth > 0
+    if log_theta.is_complex() or truth.is_complex() or log_theta.shape[-1:] != truth.shape[-1:]:
+        raise ValueError(
+            f"log_theta, truth = {log_theta.dtype} {tuple(log_theta.shape)}, {truth.dtype} {tuple(truth.shape)}; "
+            "allowed: real, (*batch, d) with one d"
+        )
+    positive = ~(truth <= 0)  # a NaN stays one
     safe = torch.where(positive, truth, 1.0)
     return torch.where(positive, truth * torch.expm1(2 * log_theta - safe.log()), torch.exp(2 * log_theta))
 
@@ -264,10 +289,14 @@ def log_start(alpha: float | Sequence[float] | Tensor, d: int, like: Tensor) -> 
     Raises:
         ValueError: a scale is not positive and finite.
     """
-    scales = torch.as_tensor(alpha, dtype=like.dtype, device=like.device).reshape(-1)
-    if not bool(((scales > 0) & torch.isfinite(scales)).all()):
-        raise ValueError(f"alpha = {alpha}; allowed: finite, > 0 (at 0 the gradient vanishes)")
-    return scales.log()[:, None].expand(-1, d)
+    if not like.is_floating_point():
+        raise ValueError(f"like has dtype {like.dtype}; allowed: a real floating point dtype")
+    scales = require_numbers("alpha", alpha, like)
+    if scales.ndim > 1 or not bool(((scales > 0) & torch.isfinite(scales)).all()):
+        raise ValueError(
+            f"alpha = {scales.tolist()}; allowed: one or several, finite, > 0 (at 0 the gradient vanishes)"
+        )
+    return scales.reshape(-1).log()[:, None].expand(-1, d)
 
 
 def restricted_isometry_constant(moment: Tensor, order: int, chunk: int = 65536) -> Tensor:
@@ -433,6 +462,8 @@ def least_norm_certificate(X: Tensor, truth: Tensor) -> Tensor:
         raise ValueError(f"truth has shape {tuple(truth.shape)}; allowed: (*batch, d = {d})")
     if not bool(((truth == 0) | (truth == 1)).all()):
         raise ValueError("truth has other entries than 0 and 1; allowed: zeros and ones")
+    if truth.shape[:-1] != X.shape[:-2]:
+        raise ValueError(f"truth has shape {tuple(truth.shape)}; allowed: {(*X.shape[:-2], d)}")
     inside = truth > 0
     counts = inside.sum(-1)
     sparsity = int(counts.flatten()[0])

@@ -21,7 +21,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_tensors
 
 Lagrangian = Callable[[Tensor, Tensor, Tensor], Tensor]
 """`lagrangian(theta, velocity, t)`: from `(T, *shape)`, `(T, *shape)` and `(T,)` to `(T,)`, each time by itself."""
@@ -60,14 +60,18 @@ def action(lagrangian: Lagrangian, curve: Tensor, times: Tensor) -> Tensor:
     Raises:
         ValueError: `times` is not increasing or has another length than `curve`.
     """
-    if times.ndim != 1 or len(times) < 2 or not bool((times.diff() > 0).all()):
+    require_tensors(times=(times, "T"), curve=(curve, "*T"))
+    if len(times) < 2 or not bool((times.diff() > 0).all()):
         raise ValueError(f"times has shape {tuple(times.shape)}; allowed: (T >= 2,), increasing")
-    if len(curve) != len(times):
-        raise ValueError(f"curve has {len(curve)} nodes; allowed: one for each of {len(times)} times")
+    if curve.shape[:1] != times.shape:
+        raise ValueError(f"curve has shape {tuple(curve.shape)}; allowed: one for each of {len(times)} times")
     gaps = times.diff()
     velocity = curve.diff(dim=0) / gaps.reshape(-1, *[1] * (curve.ndim - 1))
     middle = (curve[1:] + curve[:-1]) / 2
-    return (lagrangian(middle, velocity, (times[1:] + times[:-1]) / 2) * gaps).sum()
+    density = lagrangian(middle, velocity, (times[1:] + times[:-1]) / 2)
+    if density.shape != gaps.shape:
+        raise ValueError(f"lagrangian returns shape {tuple(density.shape)}; allowed: {tuple(gaps.shape)}")
+    return (density * gaps).sum()
 
 
 def first_variation(lagrangian: Lagrangian, curve: Tensor, times: Tensor) -> Tensor:
@@ -87,6 +91,7 @@ def first_variation(lagrangian: Lagrangian, curve: Tensor, times: Tensor) -> Ten
     Raises:
         ValueError: as in `action`.
     """
+    require_tensors(times=(times, "T"), curve=(curve, "*T"))
     slope = torch.func.grad(lambda nodes: action(lagrangian, nodes, times))(curve)
     width = (times[2:] - times[:-2]) / 2
     return slope[1:-1] / width.reshape(-1, *[1] * (curve.ndim - 1))
@@ -105,7 +110,11 @@ def damping_barrier(friction: float | Callable[[Tensor], Tensor], times: Tensor)
 
     Returns:
         The barrier, `(T,)`.
+
+    Raises:
+        ValueError: the times are not real floating point of this shape.
     """
+    require_tensors(times=(times, "T"))
     if not callable(friction):
         return torch.full_like(times, friction**2 / 4)
     found = torch.func.jvp(friction, (times,), (torch.ones_like(times),))  # the value and its derivative

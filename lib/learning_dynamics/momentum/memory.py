@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_tensors
+
 
 @dataclass(frozen=True, eq=False)
 class MemoryFunction:
@@ -57,7 +59,11 @@ class MemoryFunction:
 
         Returns:
             `(*)`, the weights; their integral over s from 0 to t is one.
+
+        Raises:
+            ValueError: the times are not real floating point, or do not broadcast.
         """
+        require_tensors(s=(s, "*times"), t=(t, "*times"))
         return self.rate(s) / self.value(t)
 
     def friction(self, t: Tensor) -> Tensor:
@@ -68,7 +74,11 @@ class MemoryFunction:
 
         Returns:
             `(*)`, the friction; it multiplies the velocity and the gradient alike.
+
+        Raises:
+            ValueError: the times are not real floating point.
         """
+        require_tensors(t=(t, "*times"))
         return self.rate(t) / self.value(t)
 
 

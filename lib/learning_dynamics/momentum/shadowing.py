@@ -9,7 +9,7 @@ shadow (Bowen 1975; Orvieto & Lucchi 2019 for optimization).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from scipy.linalg import schur, solve_discrete_lyapunov, solve_sylvester, solveh
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
-from learning_dynamics._internal.arguments import require_count, require_finite
+from learning_dynamics._internal.arguments import require_count, require_tensors
 
 Map = Callable[[Tensor], Tensor]
 """One step of an algorithm, `(d)` to `(d)`, made of torch operations that `torch.func.vmap` can batch."""
@@ -205,8 +205,7 @@ def linear_shadow(A: Tensor, orbit: Tensor) -> Tensor:
     """
     _require_orbit(orbit)
     split = hyperbolic_splitting(A)
-    if orbit.shape[1] != A.shape[0]:
-        raise ValueError(f"orbit has shape {tuple(orbit.shape)}; allowed: (K + 1, {A.shape[0]})")
+    require_tensors(A=(A, "d d"), orbit=(orbit, "points d"))
     errors = orbit[1:] - orbit[:-1] @ A.mT
     basis = torch.cat([split.stable, split.unstable], 1)
     s = split.stable.shape[1]
@@ -288,16 +287,12 @@ def _images(step: Map, orbit: Tensor) -> Tensor:
 
 
 def _require_orbit(orbit: Tensor) -> None:
-    if orbit.ndim != 2 or orbit.shape[0] < 2 or not orbit.is_floating_point():
-        raise ValueError(
-            f"orbit has shape {tuple(orbit.shape)} and dtype {orbit.dtype}; allowed: (K + 1, d), K >= 1, floating"
-        )
-    require_finite("orbit", orbit)
+    if require_tensors(orbit=(orbit, "points d"), finite=True)["points"] < 2:
+        raise ValueError(f"orbit has shape {tuple(orbit.shape)}; allowed: (K + 1, d), K >= 1")
 
 
 def _square(name: str, A: Tensor) -> NDArray[np.float64]:
-    if A.ndim != 2 or A.shape[0] != A.shape[1] or A.shape[0] == 0:
-        raise ValueError(f"{name} has shape {tuple(A.shape)}; allowed: (d, d)")
-    require_finite(name, A)
+    given: dict[str, Any] = {name: (A, "d d")}
+    require_tensors(finite=True, **given)
     matrix: NDArray[np.float64] = A.detach().to("cpu", torch.float64).numpy()
     return matrix

@@ -21,7 +21,7 @@ from scipy.sparse.linalg import lsmr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning_dynamics._internal.arguments import require_symmetric
+from learning_dynamics._internal.arguments import require_symmetric, require_tensors
 from learning_dynamics.curvature import LinearOperator
 
 
@@ -34,12 +34,25 @@ class ColumnSpace:
         components: `(*batch, r)`, :math:`u_i^\top y`, the target along each left singular vector.
         outside: `(*batch)`, norm of the part of y that is orthogonal to all r vectors.
         norm: `(*batch)`, norm of y.
+
+    Raises:
+        ValueError: The shapes do not fit, or a number is not finite.
     """
 
     singular_values: Tensor
     components: Tensor
     outside: Tensor
     norm: Tensor
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        require_tensors(
+            singular_values=(self.singular_values, "*batch r"),
+            components=(self.components, "*batch r"),
+            outside=(self.outside, "*batch"),
+            norm=(self.norm, "*batch"),
+            finite=True,
+        )
 
     def kept(self, rtol: float) -> Tensor:
         """Return which singular values exceed `rtol` times the largest, `(*batch, r)` bool.
@@ -109,6 +122,7 @@ def from_jacobian(jacobian: Tensor, target: Tensor) -> ColumnSpace:
     Raises:
         ValueError: Shapes do not fit, or a target is zero.
     """
+    require_tensors(jacobian=(jacobian, "*batch n d"), target=(target, "*batch n"), finite=True)
     _require_target(jacobian.shape[:-1], target)
     u, s, _ = torch.linalg.svd(jacobian, full_matrices=False)
     return _split(u, s, target)
@@ -127,8 +141,7 @@ def from_gram(gram: Tensor, target: Tensor) -> ColumnSpace:
     Raises:
         ValueError: Shapes do not fit, or a target is zero.
     """
-    if gram.shape[-1] != gram.shape[-2]:
-        raise ValueError(f"gram has shape {tuple(gram.shape)}; allowed: (*batch, n, n)")
+    require_tensors(gram=(gram, "*batch n n"), target=(target, "*batch n"), finite=True)
     _require_target(gram.shape[:-1], target)
     require_symmetric("gram", gram)
     values, vectors = torch.linalg.eigh(gram)
@@ -169,6 +182,9 @@ def damped_residual(
     Raises:
         ValueError: Shapes do not fit, the target is zero, or the damping is not positive.
     """
+    require_tensors(target=(target, "n"), finite=True)
+    if isinstance(jacobian, Tensor):
+        require_tensors(target=(target, "n"), jacobian=(jacobian, "n d"), finite=True)
     _require_target(jacobian.shape[:1], target)
     _require_damping(damping)
 
@@ -232,6 +248,7 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
         )
         if not plain:
             raise ValueError(f"model has {name}: {type(layer).__name__}; allowed: Linear and plain Conv2d")
+    _require_inputs(model, inputs)
     calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
     hooks = [
         layer.register_forward_hook(lambda _, ins, out, name=name: calls[name].append((ins[0].detach(), out)))
@@ -263,6 +280,9 @@ def layerwise_gram(model: nn.Module, inputs: Tensor) -> Tensor:
     Args:
         model: a module whose layers `layer_grams` knows.
         inputs: `(n, ...)`.
+
+    Raises:
+        ValueError: as `layer_grams`.
     """
     return torch.stack(list(layer_grams(model, inputs).values())).sum(0)
 
@@ -327,6 +347,7 @@ def rank_tolerances(shape: tuple[int, int], dtype: torch.dtype) -> dict[str, flo
 
 
 def _require_same_samples(gates: Tensor, features: Tensor) -> None:
+    require_tensors(gates=(gates, "*batch n m"), features=(features, "*batch n p"))
     if gates.ndim < 2 or features.ndim < 2 or gates.shape[:-1] != features.shape[:-1]:
         raise ValueError(
             f"gates, features have shapes {tuple(gates.shape)}, {tuple(features.shape)}; allowed: the same but for "
@@ -356,6 +377,7 @@ def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
         largest = slopes.transpose(0, 1).flatten(1).amax(1)
         shares.append((largest < level).double().mean().item())
 
+    _require_inputs(model, inputs)
     if not isinstance(model.activation, nn.Softplus):
         raise ValueError(f"model.activation = {model.activation!r}; allowed: an nn.Softplus")
     hook = model.activation.register_forward_hook(watch)
@@ -371,6 +393,10 @@ def _layer_gram(layer: nn.Linear | nn.Conv2d, inputs: Tensor, gradients: Tensor)
     n, d_y = gradients.shape[:2]
     bias = layer.bias is not None and layer.bias.requires_grad
     if isinstance(layer, nn.Linear):
+        if inputs.ndim != 2:
+            raise ValueError(
+                f"a Linear layer has inputs of shape {tuple(inputs.shape)}; allowed: (n, features)"
+            )
         same = (inputs @ inputs.T if layer.weight.requires_grad else inputs.new_zeros(n, n)) + bias
         flat = gradients.reshape(n * d_y, -1)
         return same.repeat_interleave(d_y, 0).repeat_interleave(d_y, 1) * (flat @ flat.T)
@@ -398,6 +424,17 @@ def _require_target(shape: tuple[int, ...], target: Tensor) -> None:
         raise ValueError(f"target has shape {tuple(target.shape)}; allowed: {tuple(shape)}")
     if not bool((target != 0).any(-1).all()):
         raise ValueError("target is zero; allowed: a vector with a direction")
+
+
+def _require_inputs(model: nn.Module, inputs: Tensor) -> None:
+    """Raise unless the inputs are samples in the dtype of the model's parameters."""
+    for parameter in model.parameters():
+        if inputs.dtype != parameter.dtype or inputs.device != parameter.device:
+            raise ValueError(
+                f"inputs is {inputs.dtype} on {inputs.device}; allowed: {parameter.dtype} on {parameter.device}"
+            )
+    if inputs.ndim < 2 or inputs.numel() == 0:
+        raise ValueError(f"inputs has shape {tuple(inputs.shape)}; allowed: (n, ...), n >= 1")
 
 
 def _require_damping(damping: float) -> None:

@@ -18,7 +18,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_count,
+    require_numbers,
+    require_tensors,
+)
 from learning_dynamics.parameterization.mdp.process import require_stochastic
 
 
@@ -96,8 +101,7 @@ def transitions(Z: Tensor) -> Tensor:
     Raises:
         ValueError: Z is not square, or a row is not turned into a distribution (NaN, +inf, only -inf).
     """
-    if Z.ndim < 2 or Z.shape[-1] != Z.shape[-2]:
-        raise ValueError(f"Z has shape {tuple(Z.shape)}; allowed: (*batch, d, d)")
+    require_tensors(Z=(Z, "*batch d d"))
     S = Z.softmax(-1)
     if torch.isnan(S.detach()).any():
         row = tuple(torch.isnan(S.detach()).any(-1).nonzero()[0].tolist())
@@ -131,6 +135,8 @@ def unrolled_value(
     """
     _require_chain(u, Z)
     require_count("sweeps", sweeps, least=0)
+    if start is not None:
+        require_tensors(u=(u, "*batch d"), start=(start, "*batch d"))
     gamma = _discount(discount, u)[..., None]
     S = transitions(Z)
     value = torch.zeros_like(u) if start is None else start
@@ -164,6 +170,7 @@ def fixed_point(
     Raises:
         ValueError: `tolerance` or `most_sweeps` is not as described, or f changes the shape.
     """
+    require_tensors(start=(start, "*batch d"))
     if not tolerance > 0:
         raise ValueError(f"tolerance = {tolerance}; allowed: > 0")
     require_count("most_sweeps", most_sweeps)
@@ -232,7 +239,13 @@ def least_eigenvalue_bound(discount: float | Tensor, d: int) -> float | Tensor:
     Args:
         discount: in [0, 1), a number or a tensor.
         d: number of states, >= 1.
+
+    Raises:
+        ValueError: a discount is not a real number in [0, 1).
     """
+    gamma = require_numbers("discount", discount)
+    if not bool(((gamma >= 0) & (gamma < 1)).all()):
+        raise ValueError(f"discount = {gamma.tolist()}; allowed: in [0, 1)")
     return (1 + discount * d**0.5) ** -2
 
 
@@ -251,8 +264,7 @@ def stationary_distribution(S: Tensor) -> Tensor:
         ValueError: S is not square, a row is no distribution, or the stationary law is not unique to working
             precision.
     """
-    if S.ndim < 2 or S.shape[-1] != S.shape[-2]:
-        raise ValueError(f"S has shape {tuple(S.shape)}; allowed: (*batch, d, d)")
+    require_tensors(S=(S, "*batch d d"))
     require_stochastic("S", S.detach())
     d = S.shape[-1]
     eye = torch.eye(d, dtype=S.dtype, device=S.device)
@@ -317,15 +329,13 @@ def _broadcast(u: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _require_chain(u: Tensor, Z: Tensor) -> None:
-    if not u.is_floating_point() or u.ndim < 1 or Z.ndim < 2 or Z.shape[-2:] != (u.shape[-1],) * 2:
-        raise ValueError(
-            f"u is {u.dtype} of shape {tuple(u.shape)}, Z has shape {tuple(Z.shape)}; allowed: floating point "
-            "(*batch, d) and (*batch, d, d)"
-        )
+    require_tensors(u=(u, "*batch d"), Z=(Z, "*batch d d"))
 
 
 def _discount(discount: float | Tensor, like: Tensor) -> Tensor:
-    gamma = torch.as_tensor(discount, dtype=like.dtype, device=like.device).detach()
+    gamma = require_numbers("discount", discount, like).detach()
+    if gamma.ndim:
+        require_broadcast("discount", gamma[..., None], like.shape, enlarge=True)
     if not bool(((gamma >= 0) & (gamma < 1)).all()):
         wrong = gamma[~((gamma >= 0) & (gamma < 1))].reshape(-1)[0]
         raise ValueError(f"discount = {float(wrong)}; allowed: in [0, 1)")

@@ -16,7 +16,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_symmetric
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_numbers,
+    require_symmetric,
+    require_tensors,
+)
 
 
 class Descent(NamedTuple):
@@ -65,6 +70,7 @@ def descend(
         ValueError: An argument is not as described.
     """
     require_count("steps", steps)
+    require_tensors(kernel=(kernel, "*batch n n"), outputs=(outputs, "*batch n"))
     if kernel.shape != (*outputs.shape, outputs.shape[-1]):
         raise ValueError(
             f"kernel has shape {tuple(kernel.shape)}; allowed: {(*outputs.shape, outputs.shape[-1])}"
@@ -109,12 +115,24 @@ class SpectralDescent:
         components: `(r,)`, :math:`c_i` at the start.
         outside: `()`, norm of the residual's part that no step can reach.
         samples: n.
+
+    Raises:
+        ValueError: The shapes do not fit, or `samples` is no integer >= 1.
     """
 
     singular_values: Tensor
     components: Tensor
     outside: Tensor
     samples: int
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        require_tensors(
+            singular_values=(self.singular_values, "r"),
+            components=(self.components, "r"),
+            outside=(self.outside, ""),
+        )
+        require_count("samples", self.samples)
 
     @staticmethod
     def of(jacobian: Tensor, residual: Tensor) -> SpectralDescent:
@@ -130,11 +148,7 @@ class SpectralDescent:
         Raises:
             ValueError: The shapes do not fit.
         """
-        if jacobian.ndim != 2 or residual.shape != jacobian.shape[:1]:
-            raise ValueError(
-                f"jacobian, residual have shapes {tuple(jacobian.shape)}, {tuple(residual.shape)}; allowed: "
-                "(n, d) and (n,)"
-            )
+        require_tensors(jacobian=(jacobian, "n d"), residual=(residual, "n"), finite=True)
         u, s, _ = torch.linalg.svd(jacobian, full_matrices=False)
         components = u.T @ residual
         return SpectralDescent(s, components, (residual - u @ components).norm(), len(residual))
@@ -160,10 +174,13 @@ class SpectralDescent:
 
         Returns:
             Of the shape of `steps`.
+
+        Raises:
+            ValueError: The numbers of steps are not real.
         """
-        steps = torch.as_tensor(steps, dtype=self.singular_values.dtype)
+        steps = require_numbers("steps", steps, self.singular_values)
         powers = steps[..., None] * self.log_factors(step_size, damping)
-        left = torch.where(steps[..., None] > 0, torch.exp(2 * powers), 1.0) * self.components**2
+        left = torch.where(steps[..., None] == 0, 1.0, torch.exp(2 * powers)) * self.components**2
         return (left.sum(-1) + self.outside**2) / self.samples
 
     def steps_to(self, loss: float, step_size: float, damping: float | None = None) -> float:

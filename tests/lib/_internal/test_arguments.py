@@ -7,18 +7,70 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learning_dynamics._internal.arguments import require_symmetric, require_tensors, step_numbers
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_indices,
+    require_last,
+    require_numbers,
+    require_symmetric,
+    require_tensors,
+    step_numbers,
+)
 
-axes = st.integers(0, 4)
+axes, sizes = st.integers(0, 4), st.integers(1, 4)
 
 
-@given(st.lists(axes, max_size=3), axes, axes)
+@given(st.lists(axes, max_size=3), sizes, sizes)
 def test_fitting_shapes_pass_and_sizes_come_back(batch: list[int], n: int, d: int) -> None:
     X, y = torch.zeros(*batch, n, d), torch.zeros(n)
     assert require_tensors(X=(X, "*batch n d"), y=(y, "*batch n")) == {"n": n, "d": d}
     assert require_tensors(X=(X, "*batch n d"), y=(torch.zeros(7, n), "*runs n"))["n"] == n
     with pytest.raises(ValueError, match=rf"y has shape \({n + 1},\); allowed: \(\*batch, n\) with n = {n}"):
         require_tensors(X=(X, "*batch n d"), y=(torch.zeros(n + 1), "*batch n"))
+
+
+def test_an_axis_without_entries_is_refused_unless_asked_for() -> None:
+    with pytest.raises(ValueError, match=r"x has shape \(0, 2\); allowed: \(n, d\), none of these zero"):
+        require_tensors(x=(torch.ones(0, 2), "n d"))
+    assert require_tensors(x=(torch.ones(0, 2), "n d"), empty=True) == {"n": 0, "d": 2}
+    assert require_tensors(x=(torch.ones(0, 2), "*batch d")) == {"d": 2}
+
+
+def test_numbers_take_dtype_and_device_of_another_tensor() -> None:
+    like = torch.ones(1, dtype=torch.float64)
+    assert require_numbers("x", 0.1, like) == torch.tensor(0.1, dtype=torch.float64)
+    assert require_numbers("x", [1, 2], like).dtype == require_numbers("x", torch.ones(2), like).dtype
+    assert require_numbers("x", 3).dtype == torch.float64
+    for bad in (torch.ones(1, dtype=torch.complex64), torch.ones(1, dtype=torch.bool), "a", 1j, None):
+        with pytest.raises(ValueError, match="x .*; allowed: real numbers"):
+            require_numbers("x", bad, like)
+
+
+def test_what_broadcasts() -> None:
+    shape = torch.Size((3, 4))
+    for fits in ((), (1,), (4,), (3, 1), (3, 4)):
+        require_broadcast("x", torch.ones(fits), shape)
+    require_broadcast("x", torch.ones(2, 3, 1), shape, enlarge=True)
+    for bad in ((3,), (2, 1), (2, 3, 4)):
+        with pytest.raises(ValueError, match=r"x has shape .*; allowed: what broadcasts to \(3, 4\)"):
+            require_broadcast("x", torch.ones(bad), shape)
+    with pytest.raises(ValueError, match="what broadcasts"):
+        require_broadcast("x", torch.ones(2), torch.Size((3, 1)), enlarge=True)
+
+
+def test_the_last_axis_and_the_dtype() -> None:
+    like = torch.ones(1)
+    require_last("x", torch.ones(5, 2), like, 2)
+    for bad in (torch.ones(()), torch.ones(3), torch.ones(2).double()):
+        with pytest.raises(ValueError, match="^x (has shape|is torch.float64).*; allowed: "):
+            require_last("x", bad, like, 2)
+
+
+def test_indices() -> None:
+    require_indices("rows", torch.tensor([0, 1]))
+    for bad in ([0], torch.ones(2), torch.ones(2, dtype=torch.bool), torch.tensor(1), torch.ones(0).long()):
+        with pytest.raises(ValueError, match="^rows .*; allowed: "):
+            require_indices("rows", bad)
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_bad_problems_are_refused() -> None:
         entropy.least_potential(X.mT, torch.ones(9, dtype=DOUBLE), 1.0)
     with pytest.raises(ValueError, match="rank deficient"):
         entropy.least_potential(X[[0, 0]], y[:2], 1.0)
-    with pytest.raises(ValueError, match="X has shape"):
+    with pytest.raises(ValueError, match="y has shape"):
         entropy.least_potential(X, y[:2], 1.0)
     with pytest.raises(ValueError, match="allowed: broadcasting"):
         entropy.least_potential(X, y, torch.ones(5, dtype=DOUBLE))

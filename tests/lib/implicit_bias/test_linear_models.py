@@ -131,7 +131,7 @@ def test_bad_arguments_are_named() -> None:
         lm.min_norm_solution(X, y[:2])
     with pytest.raises(ValueError, match="X has shape"):
         lm.min_norm_solution(y, y)
-    with pytest.raises(ValueError, match="X has shape"):
+    with pytest.raises(ValueError, match="y has shape"):
         lm.least_squares_gradient(X, y[:2])
     with pytest.raises(ValueError, match="at most as many samples"):
         lm.nearest_solution(X.mT, torch.ones(7, dtype=torch.float64), y)
@@ -149,5 +149,5 @@ def test_bad_arguments_are_named() -> None:
         lm.stopped_gradient_descent(X, y, 0.1, -1)
     with pytest.raises(ValueError, match="step_size"):
         lm.stopped_gradient_descent(X, y, 10.0, 5)
-    with pytest.raises(ValueError, match="weights have shape"):
+    with pytest.raises(ValueError, match="weights has shape"):
         lm.random_features(X, y[None])

@@ -130,7 +130,7 @@ def test_faults_are_named() -> None:
     times = torch.linspace(0, 1, 5)
     with pytest.raises(ValueError, match=r"^times has shape \(1,\); allowed"):
         cv.action(nesterov, times[:1], times[:1])
-    with pytest.raises(ValueError, match="^curve has 4 nodes; allowed"):
+    with pytest.raises(ValueError, match="^curve has shape .4,.; allowed"):
         cv.action(nesterov, times[:4], times)
     with pytest.raises(ValueError, match="^length = -1.0; allowed"):
         cv.lowest_modes(torch.zeros_like, 0.0, -1.0)

@@ -185,7 +185,7 @@ def test_other_wrong_arguments_are_named() -> None:
         fixed_points.stationary_distribution(torch.eye(3, dtype=torch.float64))
     with pytest.raises(ValueError, match="Z has row .2,. without a distribution"):
         fixed_points.reward_chain_value(u, Z.index_fill(0, torch.tensor(2), -math.inf), 0.9)
-    with pytest.raises(ValueError, match="u is .* Z has shape"):
+    with pytest.raises(ValueError, match="Z has shape"):
         fixed_points.reward_chain_value(u[:3], Z, 0.9)
     with pytest.raises(ValueError, match="is singular"):
         fixed_points.reward_chain_value(u, Z, 1 - 2 * EPS)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_tensors
+
 POSITIONS, VELOCITIES = (-1.2, 0.6), (-0.07, 0.07)
 GOAL = 0.5
 
@@ -38,9 +40,15 @@ def move(observation: Tensor, action: Tensor, *, wall_stops: bool = False) -> Te
             the released code of Gehring et al. 2021.
 
     Raises:
-        ValueError: an action is not 0, 1 or 2.
+        ValueError: an action is not 0, 1 or 2, or a shape does not fit.
     """
-    if action.min() < 0 or action.max() > 2:
+    require_tensors(observation=(observation, "*batch 2"))
+    if action.is_floating_point() or action.is_complex() or action.shape != observation.shape[:-1]:
+        raise ValueError(
+            f"action is {action.dtype} of shape {tuple(action.shape)}; "
+            f"allowed: integers of shape {tuple(observation.shape[:-1])}"
+        )
+    if action.numel() and (action.min() < 0 or action.max() > 2):
         raise ValueError(f"action from {action.min().item()} to {action.max().item()}; allowed: 0, 1 or 2")
     position, velocity = observation.unbind(-1)
     velocity = velocity + 0.001 * (action - 1).to(velocity) - 0.0025 * torch.cos(3 * position)
@@ -106,10 +114,11 @@ def radial_features(observations: Tensor, *, grid: int = 20, width: float = 0.1)
         width: of a feature, as a share of each range, > 0.
 
     Raises:
-        ValueError: the grid has fewer than 2 points or the width is not positive.
+        ValueError: the grid has fewer than 2 points, the width is not positive, or a shape does not fit.
     """
     if grid < 2 or not width > 0:
         raise ValueError(f"grid = {grid!r}, width = {width!r}; allowed: an integer >= 2 and a number > 0")
+    require_tensors(observations=(observations, "*batch 2"))
     low, high = torch.tensor([POSITIONS, VELOCITIES], dtype=observations.dtype, device=observations.device).T
     points = torch.linspace(0, 1, grid, dtype=observations.dtype, device=observations.device)
     centres = torch.cartesian_prod(points, points)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_count, require_indices, require_tensors
 from learning_dynamics.parameterization.mdp.process import require_discount, require_stochastic
 
 
@@ -40,7 +40,19 @@ def action_values(transitions: Tensor, rewards: Tensor, discount: float, values:
         rewards: `(*batch, a, s)`.
         discount: in [0, 1).
         values: `(*batch, s)`.
+
+    Raises:
+        ValueError: the shapes do not fit.
     """
+    require_tensors(
+        transitions=(transitions, "*batch a s s"),
+        rewards=(rewards, "*batch a s"),
+        values=(values, "*batch s"),
+    )
+    return _action_values(transitions, rewards, discount, values)
+
+
+def _action_values(transitions: Tensor, rewards: Tensor, discount: float, values: Tensor) -> Tensor:
     return rewards + discount * (transitions @ values[..., None, :, None])[..., 0]
 
 
@@ -78,12 +90,12 @@ def value_iteration(
         raise ValueError(f"tolerance = {tolerance!r}; allowed: a number > 0")
     values = rewards.amax(-2) if start is None else start
     for sweep in count(1):
-        new = action_values(transitions, rewards, discount, values).amax(-2)
+        new = _action_values(transitions, rewards, discount, values).amax(-2)
         change = (new - values).abs().amax(-1)
         values = new
         if (change <= tolerance).all() or sweep == sweeps:
             break
-    best = action_values(transitions, rewards, discount, values).argmax(-2)
+    best = _action_values(transitions, rewards, discount, values).argmax(-2)
     return Plan(values, best, sweep, change <= tolerance)
 
 
@@ -117,9 +129,9 @@ def policy_iteration(
     _require_actions(actions, rewards)
     identity = torch.eye(rewards.shape[-1], dtype=rewards.dtype, device=rewards.device)
     for solve in count(1):
-        chain, reward = chosen(transitions, rewards, actions)
+        chain, reward = _chosen(transitions, rewards, actions)
         values = torch.linalg.solve(identity - discount * chain, reward)
-        better = action_values(transitions, rewards, discount, values)
+        better = _action_values(transitions, rewards, discount, values)
         slack = 1e3 * torch.finfo(rewards.dtype).eps * values.abs().amax(-1, keepdim=True)
         gains = better.amax(-2) > values + slack
         actions = torch.where(gains, better.argmax(-2), actions)
@@ -135,7 +147,20 @@ def chosen(transitions: Tensor, rewards: Tensor, actions: Tensor) -> tuple[Tenso
         transitions: `(*batch, a, s, s)`.
         rewards: `(*batch, a, s)`.
         actions: `(*batch, s)` int64, the action of each state.
+
+    Raises:
+        ValueError: the shapes do not fit, or an action is none.
     """
+    require_tensors(transitions=(transitions, "*batch a s s"), rewards=(rewards, "*batch a s"))
+    if transitions.shape[:-1] != rewards.shape:
+        raise ValueError(
+            f"rewards has shape {tuple(rewards.shape)}; allowed: {tuple(transitions.shape[:-1])}"
+        )
+    _require_actions(actions, rewards)
+    return _chosen(transitions, rewards, actions)
+
+
+def _chosen(transitions: Tensor, rewards: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
     index = actions[..., None, :]
     rows = index[..., None].expand(*index.shape, transitions.shape[-1])
     return transitions.gather(-3, rows).squeeze(-3), rewards.gather(-2, index).squeeze(-2)
@@ -151,8 +176,11 @@ def epsilon_greedy(preferred: Tensor, actions: int, epsilon: float, dtype: torch
         dtype: of the policy.
 
     Raises:
-        ValueError: epsilon is outside [0, 1].
+        ValueError: epsilon is outside [0, 1], or a preferred action is none.
     """
+    require_indices("preferred", preferred)
+    if preferred.numel() and not bool(((preferred >= 0) & (preferred < actions)).all()):
+        raise ValueError(f"preferred has other entries; allowed: 0 to {actions - 1}")
     if not 0 <= epsilon <= 1:
         raise ValueError(f"epsilon = {epsilon!r}; allowed: a number in [0, 1]")
     greedy = torch.nn.functional.one_hot(preferred, actions).to(dtype)
@@ -175,11 +203,11 @@ def _require_actions(actions: Tensor, rewards: Tensor) -> None:
 
 def _check(transitions: Tensor, rewards: Tensor, discount: float, rounds: int) -> None:
     require_discount("discount", discount)
+    require_tensors(transitions=(transitions, "*batch a s s"), rewards=(rewards, "*batch a s"), finite=True)
     require_stochastic("transitions", transitions)
     if transitions.shape[:-1] != rewards.shape or transitions.shape[-1] != transitions.shape[-2]:
         raise ValueError(
             f"rewards has shape {tuple(rewards.shape)} and transitions {tuple(transitions.shape)}; "
             "allowed: (*batch, a, s) and (*batch, a, s, s)"
         )
-    require_tensors(transitions=(transitions, "*batch a s s"), rewards=(rewards, "*batch a s"), finite=True)
     require_count("sweeps or solves", rounds)

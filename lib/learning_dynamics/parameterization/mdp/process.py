@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_numbers, require_tensors
+
 
 @dataclass(frozen=True, eq=False)
 class MarkovDecisionProcess:
@@ -31,6 +33,12 @@ class MarkovDecisionProcess:
     def __post_init__(self) -> None:
         """Check the arguments."""
         require_discount("discount", self.discount)
+        require_tensors(
+            transitions=(self.transitions, "actions states states"),
+            rewards=(self.rewards, "actions states"),
+            features=(self.features, "states d"),
+            finite=True,
+        )
         require_stochastic("transitions", self.transitions)
         shape = self.transitions.shape
         if len(shape) != 3 or shape[1] != shape[2]:
@@ -56,6 +64,7 @@ class MarkovDecisionProcess:
         Raises:
             ValueError: a row of the policy is not a probability distribution, or its shape does not match.
         """
+        require_tensors(rewards=(self.rewards, "a s"), policy=(policy, "s a"))
         require_stochastic("policy", policy)
         if policy.shape != (self.states, len(self.transitions)):
             raise ValueError(
@@ -74,9 +83,12 @@ class MarkovDecisionProcess:
         Args:
             policy: `(s, a)`, rows that sum to one.
             offset: a number, or a tensor `(*offsets)`.
+
+        Raises:
+            ValueError: as `under`, or an offset is not a finite real number.
         """
         chain, rewards = self.under(policy)
-        offset = torch.as_tensor(offset, dtype=rewards.dtype, device=rewards.device)
+        offset = require_numbers("offset", offset, rewards)
         return chain_values(chain, rewards + offset[..., None], self.discount)
 
 
@@ -92,6 +104,7 @@ def chain_values(chain: Tensor, rewards: Tensor, discount: float) -> Tensor:
         ValueError: a row is not a probability distribution, the discount is outside [0, 1), or the system is singular.
     """
     require_discount("discount", discount)
+    require_tensors(chain=(chain, "*batch s s"), rewards=(rewards, "*batch s"), finite=True)
     require_stochastic("chain", chain)
     identity = torch.eye(chain.shape[-1], dtype=chain.dtype, device=chain.device)
     solution, info = torch.linalg.solve_ex(identity - discount * chain, rewards[..., None])

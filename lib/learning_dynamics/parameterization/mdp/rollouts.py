@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_generator
+from learning_dynamics._internal.arguments import require_count, require_generator, require_tensors
 from learning_dynamics.parameterization.mdp.process import (
     MarkovDecisionProcess,
     require_discount,
@@ -52,6 +52,7 @@ def rollouts(
         ValueError: a start is not a state, `steps` < 1, there is no generator, or the policy has another shape or a row
             that is no distribution.
     """
+    require_tensors(policy=(policy, "s a"), finite=True)
     require_stochastic("policy", policy)
     actions, states = process.rewards.shape
     if policy.shape != (states, actions):
@@ -87,9 +88,10 @@ def discounted_returns(rewards: Tensor, discount: float) -> Tensor:
         `(*batch, T)`.
 
     Raises:
-        ValueError: the discount is outside [0, 1).
+        ValueError: the discount is outside [0, 1), or the rewards are not real floating point.
     """
     require_discount("discount", discount)
+    require_tensors(rewards=(rewards, "*batch T"))
     returns = rewards.clone()
     for t in range(rewards.shape[-1] - 2, -1, -1):
         returns[..., t] += discount * returns[..., t + 1]

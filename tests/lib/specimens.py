@@ -1,0 +1,724 @@
+"""A working call for each public name that takes tensors: what `test_bad_arguments.py` spoils.
+
+A tensor is given by the names of its axes, "n d", and is then drawn at random with the sizes below; or by a function
+that makes it, with the names of its axes. An axis of one name has one size everywhere; one that
+starts with a star is promised to broadcast.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+SIZES = {"A": 3, "s": 2, "n": 3, "d": 4, "c": 2, "m": 2, "T": 5, "T1": 6, "runs": 2}
+Axes = str | tuple[Callable[[], Tensor] | Tensor, str]
+
+
+@dataclass(frozen=True)
+class Specimen:
+    """A call, its tensors, and which mutations it is exempt from, each with the reason.
+
+    A key of `exempt` is a mutation as the test names it, "X: NaN", or one of all arguments, "NaN".
+    """
+
+    name: str
+    call: Callable[..., object]
+    tensors: dict[str, Axes]
+    exempt: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def make(self) -> dict[str, Tensor]:
+        """Return the tensors, the same each time."""
+        made = {}
+        for name, given in self.tensors.items():
+            if isinstance(given, str):
+                sizes = [SIZES[word.removeprefix("*")] for word in given.split()]
+                random = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+                made[name] = 2 * torch.randn(*sizes, generator=random, dtype=torch.float64)
+            else:
+                made[name] = given[0].clone() if isinstance(given[0], Tensor) else given[0]()
+        return made
+
+    def axes(self) -> dict[str, list[str]]:
+        """Return the names of the axes of each tensor."""
+        return {
+            name: (given if isinstance(given, str) else given[1]).split()
+            for name, given in self.tensors.items()
+        }
+
+
+ROOMS: set[str] = set()
+SPECIMENS: list[Specimen] = []
+UNWALKED: dict[str, str] = {}
+
+
+def of(name: str, call: Callable[..., object], exempt: dict[str, str] | None = None, **tensors: Axes) -> None:
+    """Add a specimen."""
+    SPECIMENS.append(Specimen(name, call, tensors, exempt or {}))
+    ROOMS.add(name.partition(".")[0])
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def number(value: float) -> Axes:
+    return torch.tensor(value, dtype=torch.float64), ""
+
+
+def some(values: object, axes: str) -> Axes:
+    """A tensor of these values; numbers with a point are float64."""
+    made = torch.tensor(values)
+    return made.double() if made.is_floating_point() else made, axes
+
+
+# ------------------------------------------------------------------------------------------------ implicit_bias
+
+from learning_dynamics.implicit_bias import hyperbolic_entropy, linear_models, margins, sparse  # noqa: E402
+
+POSITIVE = some([0.5, 1.0, 2.0, 3.0], "d")
+SIGNED = some([[2.0, 1.0, 0.0, 1.0], [1.0, 3.0, 1.0, 0.0], [0.0, 1.0, 2.0, -1.0]], "n d")
+TRUTH = some([1.0, 0.0, 0.0, 1.0], "d")
+MOMENT = some([[2.0, 1.0, 0.0, 0.0], [1.0, 3.0, 0.0, 1.0], [0.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 2.0]], "d d")
+THETA = "d"
+SCALE = number(1.0)
+
+of(
+    "implicit_bias.hyperbolic_entropy.from_parameters",
+    hyperbolic_entropy.from_parameters,
+    positive=POSITIVE,
+    negative=POSITIVE,
+)
+for name in ("gradient", "kernel_weights"):
+    of(f"implicit_bias.hyperbolic_entropy.{name}", getattr(hyperbolic_entropy, name), beta="d", alpha=SCALE)
+of("implicit_bias.hyperbolic_entropy.weights_of", hyperbolic_entropy.weights_of, slope="d", alpha=SCALE)
+of(
+    "implicit_bias.hyperbolic_entropy.potential",
+    hyperbolic_entropy.potential,
+    beta="d",
+    alpha=SCALE,
+    start="d",
+)
+of(
+    "implicit_bias.hyperbolic_entropy.least_potential",
+    hyperbolic_entropy.least_potential,
+    X=SIGNED,
+    y="n",
+    alpha=SCALE,
+    start="d",
+)
+of(
+    "implicit_bias.hyperbolic_entropy.least_potential_path",
+    hyperbolic_entropy.least_potential_path,
+    X=SIGNED,
+    y="n",
+    alphas=some([3.0, 2.0, 1.0], "A"),
+)
+of(
+    "implicit_bias.linear_models.least_squares_gradient",
+    lambda X, y, theta: linear_models.least_squares_gradient(X, y)(theta, 0),
+    X="n d",
+    y="n",
+    theta="d",
+)
+of("implicit_bias.linear_models.min_norm_solution", linear_models.min_norm_solution, X=SIGNED, y="n")
+of(
+    "implicit_bias.linear_models.nearest_solution",
+    linear_models.nearest_solution,
+    X=SIGNED,
+    y="n",
+    start="d",
+    preconditioner=MOMENT,
+)
+of("implicit_bias.linear_models.nearest_solution", linear_models.nearest_solution, X=SIGNED, y="n", start="d")
+of("implicit_bias.linear_models.project_row_space", linear_models.project_row_space, X=SIGNED, v="d")
+of("implicit_bias.linear_models.random_features", linear_models.random_features, inputs="n d", weights="m d")
+of("implicit_bias.linear_models.ridge_solution", linear_models.ridge_solution, X=SIGNED, y="n", penalty=SCALE)
+of(
+    "implicit_bias.linear_models.stopped_gradient_descent",
+    lambda **given: linear_models.stopped_gradient_descent(**given, steps=7),
+    X=some([[0.6, 0.0, 0.1, 0.0], [0.0, 0.7, 0.0, 0.1], [0.1, 0.0, 0.0, 0.8]], "n d"),
+    y="n",
+    step_size=SCALE,
+)
+of(
+    "implicit_bias.margins.exponential_flow",
+    margins.exponential_flow,
+    signed=SIGNED,
+    theta0="d",
+    log_times=some([0.0, 1.0], "A"),
+)
+for name in (
+    "functional_margins",
+    "log_exponential_loss",
+    "normalized_margin",
+    "sample_weights",
+    "smooth_margin",
+):
+    of(f"implicit_bias.margins.{name}", getattr(margins, name), theta="d", signed=SIGNED)
+of("implicit_bias.margins.hard_margin_svm", margins.hard_margin_svm, signed=SIGNED)
+of("implicit_bias.margins.largest_margin", lambda signed: margins.largest_margin(signed, 1), signed=SIGNED)
+for name in ("logistic_gradient", "normalized_gradient"):
+    of(
+        f"implicit_bias.margins.{name}",
+        lambda signed, theta, name=name: getattr(margins, name)(signed)(theta, 0),
+        signed=SIGNED,
+        theta="d",
+    )
+of("implicit_bias.margins.signed_samples", margins.signed_samples, X="n d", y=some([1.0, -1.0, 1.0], "n"))
+of("implicit_bias.margins.signed_samples", margins.signed_samples, X="n d", y=some([1, -1, 1], "n"))
+of("implicit_bias.sparse.basis_pursuit", sparse.basis_pursuit, X=SIGNED, y=some([3.0, 4.0, 2.0], "n"))
+of(
+    "implicit_bias.sparse.best_certificate",
+    sparse.best_certificate,
+    X=some([[1.0, 0.2, 0.1, 0.3], [0.1, 0.3, 1.0, 0.2]], "n d"),
+    support=some([True, False, True, False], "d"),
+)
+of(
+    "implicit_bias.sparse.cross_isometry_constant",
+    lambda moment: sparse.cross_isometry_constant(moment, 2),
+    moment=MOMENT,
+)
+for order in (1, 2, 3):
+    of(
+        "implicit_bias.sparse.restricted_isometry_constant",
+        lambda moment, order=order: sparse.restricted_isometry_constant(moment, order),
+        moment=MOMENT,
+    )
+of(
+    "implicit_bias.sparse.entropy_limit",
+    lambda X, y: sparse.entropy_limit(X, y, [1.0, 0.5]),
+    X=SIGNED,
+    y=some([4.0, 5.0, 2.0], "n"),
+)
+of("implicit_bias.sparse.least_norm_certificate", sparse.least_norm_certificate, X=SIGNED, truth=TRUTH)
+of(
+    "implicit_bias.sparse.log_descent",
+    lambda **given: sparse.log_descent(**given, steps=3),
+    X=SIGNED,
+    truth=TRUTH,
+    log_start=some([[-2.0, -1.0, -1.0, -2.0], [-1.0, -1.0, -1.0, -2.0]], "*starts d"),
+    step_size=number(0.01),
+    noise=some([[0.1, 0.2, 0.0], [0.0, 0.1, 0.0]], "*starts n"),
+)
+of(
+    "implicit_bias.sparse.log_start",
+    lambda alpha, like: sparse.log_start(alpha, 3, like),
+    alpha=some([1.0, 2.0], "starts"),
+    like="n",
+)
+of(
+    "implicit_bias.sparse.population_gradient",
+    lambda truth, theta: sparse.population_gradient(truth)(theta, 0),
+    truth=TRUTH,
+    theta="d",
+)
+of("implicit_bias.sparse.recovery_error", sparse.recovery_error, log_theta="d", truth=TRUTH)
+of("implicit_bias.sparse.second_moment", sparse.second_moment, X="n d")
+of(
+    "implicit_bias.sparse.squared_weights_gradient",
+    lambda X, y, theta, rows: sparse.squared_weights_gradient(X, y, rows)(theta, 0),
+    X="n d",
+    y="n",
+    theta=some([[0.1, 0.2, 0.3, 0.4]] * 2, "cells d"),
+    rows=some([[1.0, 0, 0], [0.5, 0.5, 0]], "cells n"),
+)
+of(
+    "implicit_bias.sparse.squared_weights_gradient",
+    lambda X, y, theta: sparse.squared_weights_gradient(X, y)(theta, 0),
+    X="n d",
+    y="n",
+    theta="d",
+)
+
+
+# --------------------------------------------------------------------------------------------------- adaptivity
+
+from learning_dynamics.adaptivity import (  # noqa: E402
+    attention_gradients,
+    finite_sums,
+    neural_chain,
+    signal_propagation,
+    token_geometry,
+)
+
+CURVATURES = some([[[2.0, 1.0], [1.0, 3.0]], [[1.0, 0.0], [0.0, 1.0]], [[4.0, 1.0], [1.0, 2.0]]], "n d d")
+CENTERS = some([[1.0, 2.0], [0.0, 1.0], [2.0, 1.0]], "n d")
+FLOORS = some([1.0, 2.0, 3.0], "n")
+ROWS = some([[0, 1], [1, 2]], "*runs b")
+PLANE = some([[[1.0, 2.0]], [[0.0, 1.0]]], "*runs grid d")
+INPUTS = some([[1.0, 2.0], [2.0, 1.0], [-1.0, 1.0]], "n d")
+SIGNS = some([1.0, -1.0, 1.0], "n")
+
+
+def quadratic() -> finite_sums.QuadraticSum:
+    return finite_sums.QuadraticSum(CURVATURES[0], CENTERS[0], FLOORS[0])
+
+
+def logistic() -> finite_sums.LogisticSum:
+    return finite_sums.LogisticSum(INPUTS[0], SIGNS[0], 1.0)
+
+
+of(
+    "adaptivity.attention_gradients.jacobian_norms",
+    attention_gradients.jacobian_norms,
+    X="T d",
+    W_Q="d m",
+    W_K="d m",
+    W_V="d d",
+)
+of("adaptivity.attention_gradients.uniform_norms", attention_gradients.uniform_norms, X="T d")
+of(
+    "adaptivity.finite_sums.QuadraticSum",
+    lambda **given: finite_sums.QuadraticSum(**given).minimum(),
+    curvatures=CURVATURES,
+    centers=CENTERS,
+    floors=FLOORS,
+)
+of(
+    "adaptivity.finite_sums.LogisticSum",
+    lambda inputs, signs: finite_sums.LogisticSum(inputs, signs, 1.0).minimum(),
+    inputs=INPUTS,
+    signs=SIGNS,
+)
+for name, make in (("QuadraticSum", quadratic), ("LogisticSum", logistic)):
+    of(
+        f"adaptivity.finite_sums.{name}.oracle",
+        lambda make=make, **given: make().oracle(**given),
+        theta=PLANE,
+        rows=ROWS,
+    )
+    of(f"adaptivity.finite_sums.{name}.minimizer", lambda rows, make=make: make().minimizer(rows), rows=ROWS)
+    of(f"adaptivity.finite_sums.{name}.minimum", lambda rows, make=make: make().minimum(rows), rows=ROWS)
+for name in ("gradient", "hessian", "products_without"):
+    of(f"adaptivity.neural_chain.{name}", getattr(neural_chain, name), theta="d")
+of(
+    "adaptivity.signal_propagation.share_carrying_half",
+    signal_propagation.share_carrying_half,
+    size_biased="T",
+)
+of("adaptivity.token_geometry.centred_gram", token_geometry.centred_gram, X="T d")
+of(
+    "adaptivity.token_geometry.correlation_of_share",
+    lambda share: token_geometry.correlation_of_share(share, 3),
+    share=number(1.0),
+)
+of("adaptivity.token_geometry.effective_rank", token_geometry.effective_rank, C=MOMENT)
+of("adaptivity.token_geometry.mean_share", token_geometry.mean_share, X="T d")
+of(
+    "adaptivity.token_geometry.share_at_depth",
+    token_geometry.share_at_depth,
+    share=number(1.0),
+    strength=number(2.0),
+    depth=number(3.0),
+)
+of(
+    "adaptivity.token_geometry.token_correlation",
+    token_geometry.token_correlation,
+    {"X: one axis less": "one draw"},
+    X="runs T d",
+)
+of(
+    "adaptivity.token_geometry.token_correlation",
+    lambda X: token_geometry.token_correlation(X, kind="cosine"),
+    X="runs T d",
+)
+
+
+# --------------------------------------------------------------------------------------------------- diffusions
+
+from learning_dynamics import diffusions  # noqa: E402
+
+CLOCK = some([0.0, 1.0, 2.0], "A")
+IDENTITY = torch.eye(4, dtype=torch.float64)
+
+
+def loss(theta: Tensor) -> Tensor:
+    return (theta**2 + theta**3 / 10).sum()
+
+
+of(
+    "diffusions.average_shift",
+    lambda **given: diffusions.average_shift(loss, **given),
+    minimizer="d",
+    covariance=MOMENT,
+)
+of(
+    "diffusions.chain_covariance",
+    lambda **given: diffusions.chain_covariance(**given, step_size=0.1),
+    H=MOMENT,
+    Sigma=MOMENT,
+    C=MOMENT,
+)
+of(
+    "diffusions.chain_covariance",
+    lambda **given: diffusions.chain_covariance(**given, step_size=0.1),
+    H=MOMENT,
+    Sigma=MOMENT,
+)
+of(
+    "diffusions.chain_covariance_path",
+    lambda **given: diffusions.chain_covariance_path(**given, step_size=0.1, steps=2),
+    H=MOMENT,
+    Sigma=MOMENT,
+)
+of(
+    "diffusions.diffusion_covariance",
+    lambda **given: diffusions.diffusion_covariance(**given, step_size=0.1),
+    H=MOMENT,
+    Sigma=MOMENT,
+)
+of(
+    "diffusions.chain_moments",
+    lambda **given: diffusions.chain_moments(lambda k: IDENTITY / 2, lambda k: IDENTITY, **given, steps=2),
+    mean0="d",
+    covariance0=MOMENT,
+)
+of(
+    "diffusions.diffusion_moments",
+    lambda **given: diffusions.diffusion_moments(lambda t: -IDENTITY, lambda t: IDENTITY, **given),
+    mean0="d",
+    covariance0=MOMENT,
+    times=CLOCK,
+)
+of(
+    "diffusions.euler_maruyama",
+    lambda x0: diffusions.euler_maruyama(lambda x, t: -x, lambda x, t: 0 * x, x0, 0.1, 2, generator()),
+    x0="runs d",
+)
+of(
+    "diffusions.label_noise_gradient",
+    lambda y, sigma, theta: diffusions.label_noise_gradient(lambda theta: theta, y, sigma, generator())(
+        theta, 0
+    ),
+    y="d",
+    sigma=number(0.0),
+    theta="d",
+)
+of(
+    "diffusions.mean_square_thresholds",
+    diffusions.mean_square_thresholds,
+    X=some([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]], "n d"),
+)
+for name in ("sgd_moments", "sgd_diffusion_moments"):
+    of(
+        f"diffusions.{name}",
+        lambda name=name, **given: getattr(diffusions, name)(**given, step_size=0.1, steps=3),
+        X=some([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]], "n d"),
+        y="n",
+    )
+of(
+    "diffusions.OrnsteinUhlenbeck",
+    lambda **given: diffusions.OrnsteinUhlenbeck(**given).transition(1.0),
+    A=MOMENT,
+    B="d m",
+)
+of(
+    "diffusions.OrnsteinUhlenbeck.sample",
+    lambda **given: diffusions.OrnsteinUhlenbeck(MOMENT[0], 0 * MOMENT[0]).sample(
+        **given, generator=generator()
+    ),
+    x0="d",
+    times=CLOCK,
+)
+of(
+    "diffusions.stochastic_sum",
+    diffusions.stochastic_sum,
+    values=some([[1.0, 2.0], [0.0, 1.0], [2.0, 1.0]], "K1 batch"),
+    increments=some([[1.0, 2.0], [0.0, 1.0]], "K batch"),
+)
+
+
+# -------------------------------------------------------------------------------------------------------- flows
+
+from learning_dynamics import flows  # noqa: E402
+
+
+def decay(theta: Tensor, *time: float) -> Tensor:
+    return -theta
+
+
+of("flows.flow_map", lambda theta: flows.flow_map(decay, theta, 1.0), theta="d")
+of("flows.gradient_flow", lambda **given: flows.gradient_flow(decay, **given), theta0="d", times=CLOCK)
+of("flows.linear_flow", flows.linear_flow, A=MOMENT, b="d", theta0="d", times=CLOCK)
+of(
+    "flows.momentum_flow",
+    lambda **given: flows.momentum_flow(lambda theta: theta, **given, friction=1.0),
+    theta0="d",
+    velocity0="d",
+    times=CLOCK,
+)
+of("flows.nesterov_flow_quadratic", flows.nesterov_flow_quadratic, H=MOMENT, theta0="d", times=CLOCK)
+of("flows.picard", lambda theta0: flows.picard(decay, theta0, 1.0, 2), theta0="d")
+of("flows.sampled_flow", lambda theta0: flows.sampled_flow(decay, theta0, 1.0, 2), theta0="d")
+of("flows.sensitivity", lambda theta0: flows.sensitivity(decay, theta0, 1.0), theta0="d")
+
+
+# ----------------------------------------------------------------------------------------------------- momentum
+
+from learning_dynamics.momentum import calculus_of_variations, memory, shadowing  # noqa: E402
+
+SADDLE = some([[0.5, 0.1], [0.0, 2.0]], "d d")
+CONTRACTION = some([[0.5, 0.1], [0.0, 0.3]], "d d")
+ORBIT = some([[1.0, 0.0], [0.5, 0.1], [0.2, 0.2]], "K1 d")
+
+
+def free(theta: Tensor, velocity: Tensor, t: Tensor) -> Tensor:
+    return velocity.square().sum(-1) / 2
+
+
+of(
+    "momentum.calculus_of_variations.action",
+    lambda **given: calculus_of_variations.action(free, **given),
+    curve="A d",
+    times=CLOCK,
+)
+of(
+    "momentum.calculus_of_variations.first_variation",
+    lambda **given: calculus_of_variations.first_variation(free, **given),
+    curve="A d",
+    times=CLOCK,
+)
+of(
+    "momentum.calculus_of_variations.damping_barrier",
+    lambda times: calculus_of_variations.damping_barrier(torch.sin, times),
+    times=CLOCK,
+)
+of("momentum.memory.MemoryFunction.friction", lambda t: memory.power_memory(2.0).friction(t), t=POSITIVE)
+of(
+    "momentum.memory.MemoryFunction.weights",
+    lambda s, t: memory.power_memory(2.0).weights(s, t),
+    s=POSITIVE,
+    t=number(3.0),
+)
+of("momentum.shadowing.adapted_norm", shadowing.adapted_norm, A=CONTRACTION)
+of("momentum.shadowing.hyperbolic_splitting", shadowing.hyperbolic_splitting, A=SADDLE)
+of(
+    "momentum.shadowing.least_squares_shadow",
+    lambda orbit: shadowing.least_squares_shadow(lambda theta: theta / 2, orbit),
+    orbit=ORBIT,
+)
+of("momentum.shadowing.linear_shadow", shadowing.linear_shadow, A=SADDLE, orbit=ORBIT)
+of(
+    "momentum.shadowing.pseudo_orbit_error",
+    lambda orbit: shadowing.pseudo_orbit_error(lambda theta: theta / 2, orbit),
+    orbit=ORBIT,
+)
+
+
+# --------------------------------------------------------------------------------------------- parameterization
+
+from torch import nn  # noqa: E402
+
+from learning_dynamics import models  # noqa: E402
+from learning_dynamics.parameterization import (  # noqa: E402
+    column_space,
+    fixed_points,
+    function_space,
+    mdp,
+)
+from learning_dynamics.parameterization.mdp import mountain_car  # noqa: E402
+
+GRAM = some([[2.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 4.0]], "n n")
+TRANSITIONS = some([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]], "a s s")
+REWARDS = some([[1.0, 0.0], [0.0, 2.0], [0.5, 0.5]], "a s")
+CHAIN = some([[0.5, 0.5], [1.0, 0.0]], "s s")
+POLICY = some([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]], "s a")
+SPECTRUM = some([3.0, 2.0, 1.0], "r")
+CALLERS_MODEL = "the model is the caller's, and its own error says what it takes"
+
+
+def process() -> mdp.MarkovDecisionProcess:
+    return mdp.MarkovDecisionProcess(TRANSITIONS[0], REWARDS[0], torch.eye(2).double(), 0.5)
+
+
+def network() -> nn.Sequential:
+    layers = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)).double()
+    for parameter in layers.parameters():
+        nn.init.normal_(parameter, generator=generator())
+    return layers
+
+
+of(
+    "parameterization.column_space.ColumnSpace",
+    lambda **given: column_space.ColumnSpace(**given).residual(0.4),
+    singular_values=SPECTRUM,
+    components=SPECTRUM,
+    outside=number(1.0),
+    norm=number(4.0),
+)
+of(
+    "parameterization.column_space.from_jacobian",
+    lambda **given: column_space.from_jacobian(**given).residual(0.1),
+    jacobian="n d",
+    target="n",
+)
+of(
+    "parameterization.column_space.from_gram",
+    lambda **given: column_space.from_gram(**given).residual(0.1),
+    gram=GRAM,
+    target="n",
+)
+of(
+    "parameterization.column_space.damped_residual",
+    lambda **given: column_space.damped_residual(**given, damping=1.0).residual,
+    jacobian="n d",
+    target="n",
+)
+of(
+    "parameterization.column_space.dead_share",
+    lambda inputs: column_space.dead_share(models.MLP([4, 3, 2], generator=generator()).double(), inputs),
+    inputs="n d",
+)
+for name in ("layer_grams", "layerwise_gram"):
+    of(
+        f"parameterization.column_space.{name}",
+        lambda inputs, name=name: getattr(column_space, name)(network(), inputs),
+        inputs="n d",
+    )
+for name in ("gated_gram", "row_khatri_rao"):
+    of(f"parameterization.column_space.{name}", getattr(column_space, name), gates="n m", features="n d")
+of(
+    "parameterization.fixed_points.fixed_point",
+    lambda start: fixed_points.fixed_point(lambda x: x / 2 + 1, start),
+    start="d",
+)
+of(
+    "parameterization.fixed_points.least_eigenvalue_bound",
+    lambda discount: fixed_points.least_eigenvalue_bound(discount, 3),
+    discount=number(0.25),
+)
+of(
+    "parameterization.fixed_points.reward_chain_value",
+    fixed_points.reward_chain_value,
+    u="d",
+    Z="d d",
+    discount=number(0.25),
+)
+of("parameterization.fixed_points.stationary_distribution", fixed_points.stationary_distribution, S=CHAIN)
+of("parameterization.fixed_points.transitions", fixed_points.transitions, Z="d d")
+of(
+    "parameterization.fixed_points.unrolled_value",
+    lambda **given: fixed_points.unrolled_value(**given, sweeps=3),
+    u="d",
+    Z="d d",
+    discount=number(0.25),
+    start="d",
+)
+of(
+    "parameterization.fixed_points.weight_space_preconditioner",
+    fixed_points.weight_space_preconditioner,
+    Z="d d",
+    value="d",
+    discount=number(0.25),
+)
+for damping in (None, 1.0):
+    of(
+        "parameterization.function_space.descend",
+        lambda kernel, outputs, damping=damping: function_space.descend(
+            kernel, outputs, lambda f: f, step_size=0.1, steps=2, damping=damping
+        ),
+        kernel=GRAM,
+        outputs="n",
+    )
+of(
+    "parameterization.function_space.SpectralDescent",
+    lambda **given: function_space.SpectralDescent(**given, samples=3).loss(2.0, 0.1),
+    singular_values=SPECTRUM,
+    components=SPECTRUM,
+    outside=number(1.0),
+)
+of(
+    "parameterization.function_space.SpectralDescent.of",
+    lambda **given: function_space.SpectralDescent.of(**given).loss(2.0, 0.1),
+    jacobian="n d",
+    residual="n",
+)
+of(
+    "parameterization.function_space.SpectralDescent.loss",
+    lambda steps: function_space.SpectralDescent(SPECTRUM[0], SPECTRUM[0], number(1.0)[0], 3).loss(
+        steps, 0.1
+    ),
+    steps=number(2.0),
+)
+of(
+    "parameterization.mdp.action_values",
+    lambda **given: mdp.action_values(**given, discount=0.5),
+    transitions=TRANSITIONS,
+    rewards=REWARDS,
+    values="s",
+)
+of(
+    "parameterization.mdp.chain_values",
+    lambda **given: mdp.chain_values(**given, discount=0.5),
+    chain=CHAIN,
+    rewards="s",
+)
+of(
+    "parameterization.mdp.chosen",
+    mdp.chosen,
+    transitions=TRANSITIONS,
+    rewards=REWARDS,
+    actions=some([0, 2], "s"),
+)
+of(
+    "parameterization.mdp.discounted_returns",
+    lambda rewards: mdp.discounted_returns(rewards, 0.5),
+    rewards="T",
+)
+of(
+    "parameterization.mdp.epsilon_greedy",
+    lambda preferred: mdp.epsilon_greedy(preferred, 3, 0.5, torch.float64),
+    preferred=some([0, 2], "s"),
+)
+of(
+    "parameterization.mdp.MarkovDecisionProcess",
+    lambda **given: mdp.MarkovDecisionProcess(**given, discount=0.5).values(POLICY[0]),
+    transitions=TRANSITIONS,
+    rewards=REWARDS,
+    features=some([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]], "s features"),
+)
+of("parameterization.mdp.MarkovDecisionProcess.under", lambda policy: process().under(policy), policy=POLICY)
+of(
+    "parameterization.mdp.MarkovDecisionProcess.values",
+    lambda policy, offset: process().values(policy, offset),
+    policy=POLICY,
+    offset=number(1.0),
+)
+of(
+    "parameterization.mdp.policy_iteration",
+    lambda **given: mdp.policy_iteration(**given, discount=0.5),
+    transitions=TRANSITIONS,
+    rewards=REWARDS,
+    actions=some([0, 2], "s"),
+)
+of(
+    "parameterization.mdp.value_iteration",
+    lambda **given: mdp.value_iteration(**given, discount=0.5),
+    transitions=TRANSITIONS,
+    rewards=REWARDS,
+    start="s",
+)
+of(
+    "parameterization.mdp.rollouts",
+    lambda policy, starts: mdp.rollouts(process(), policy, starts, 3, generator()),
+    policy=POLICY,
+    starts=some([0, 1], "N"),
+)
+of(
+    "parameterization.mdp.mountain_car.move",
+    mountain_car.move,
+    observation=some([[-0.5, 0.0], [0.1, 0.01]], "N two"),
+    action=some([0, 2], "N"),
+)
+of(
+    "parameterization.mdp.mountain_car.radial_features",
+    lambda observations: mountain_car.radial_features(observations, grid=3),
+    observations=some([[-0.5, 0.0], [0.1, 0.01]], "N two"),
+)
