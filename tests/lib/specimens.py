@@ -722,3 +722,127 @@ of(
     lambda observations: mountain_car.radial_features(observations, grid=3),
     observations=some([[-0.5, 0.0], [0.1, 0.01]], "N two"),
 )
+
+
+# -------------------------------------------------------------------------------------------------------- rules
+
+from typing import Any  # noqa: E402
+
+from learning_dynamics import rules  # noqa: E402
+
+RULES: dict[str, tuple[str, dict[str, float]]] = {
+    "AdaGrad": ("rules.AdaGrad", {"step_size": 1.0, "epsilon": 1.0}),
+    "AdaGradNorm": ("rules.AdaGradNorm", {"step_size": 1.0, "b0": 1.0}),
+    "Adam": ("rules.adam.AdamRule", {"step_size": 1.0, "beta1": 0.25, "beta2": 0.25, "epsilon": 1.0}),
+    "AMSGrad": ("", {}),
+    "DecSPS": ("rules.DecSPS", {"cap": 1.0, "c0": 1.0, "lower_bound": -1.0}),
+    "DiagonalFisher": (
+        "rules.DiagonalFisher",
+        {"step_size": 1.0, "exponent": 1.0, "damping": 1.0, "beta2": 0.25},
+    ),
+    "GradientDescent": ("rules.GradientDescent", {"step_size": 1.0}),
+    "HeavyBall": ("rules.momentum.MomentumRule", {"step_size": 1.0, "momentum": 1.0}),
+    "HeavyBallPhase": ("rules.HeavyBallPhase", {"time_step": 1.0, "friction": 1.0}),
+    "Nesterov": ("", {"step_size": 1.0, "momentum": 0.5}),
+    "NGN": ("rules.NGN", {"cap": 1.0, "momentum": 0.25, "lower_bound": -1.0}),
+    "PolynomialMemory": ("rules.PolynomialMemory", {"step_size": 1.0, "power": 2.0}),
+    "RMSprop": ("rules.RMSprop", {"step_size": 1.0, "beta2": 0.25, "epsilon": 1.0}),
+    "ScheduleFree": ("rules.ScheduleFree", {"step_size": 1.0, "interpolation": 1.0}),
+    "SGD": (
+        "rules.SGD",
+        {"step_size": 1.0, "momentum": 0.25, "dampening": 0.25, "weight_decay": 1.0},
+    ),
+    "SPS": ("rules.SPS", {"cap": 1.0, "c": 1.0, "lower_bound": -1.0}),
+}
+LOSS = number(3.0)
+START = some([1.0, 2.0, -1.0, 0.5], "d")
+
+
+def one_step(rule: Any, theta: Tensor, gradient: Tensor, *loss: Tensor) -> object:
+    return rule.step(theta, gradient, rule.start(theta), *loss)
+
+
+def memory_rule(step_size: float | Tensor = 1.0) -> rules.GradientMemory:
+    return rules.GradientMemory(step_size, lambda k: float(k) / 2)
+
+
+def perturbed(std: float | Tensor = 1.0) -> rules.Perturbed:
+    return rules.Perturbed(rules.GradientDescent(1.0), std, generator())
+
+
+for name, (owner, hyperparameters) in RULES.items():
+    make = getattr(rules, name)
+    loss_too = (LOSS[0],) if getattr(make, "needs_loss", False) else ()
+    if owner:
+        of(
+            owner,
+            lambda make=make, loss=loss_too, **given: one_step(make(**given), START[0], START[0] / 2, *loss),
+            **{key: number(value) for key, value in hyperparameters.items()},
+        )
+    rule = make(**hyperparameters)
+    home = {"HeavyBall": "rules.momentum.MomentumRule", "Nesterov": ""}.get(name, f"rules.{name}")
+    if home:
+        of(f"{home}.start", rule.start, theta=START)
+    of(
+        f"rules.{name}.step",
+        lambda rule=rule, **given: one_step(rule, *given.values()),
+        theta=START,
+        gradient="d",
+        **({"loss": LOSS} if loss_too else {}),
+    )
+
+of("rules.nesterov_momentum", rules.nesterov_momentum, k=number(2.0))
+of(
+    "rules.GradientMemory",
+    lambda step_size: one_step(memory_rule(step_size), START[0], START[0]),
+    step_size=number(1.0),
+)
+of("rules.Perturbed", lambda std: one_step(perturbed(std), START[0], START[0]), std=number(1.0))
+for name, make in {
+    "Averaged": lambda: rules.Averaged(rules.SPS(1.0)),
+    "GradientMemory": memory_rule,
+    "Perturbed": perturbed,
+    "Restarted": lambda: rules.Restarted(rules.HeavyBall(1.0, 0.5), when="loss"),
+}.items():
+    of(f"rules.{name}.start", lambda theta, make=make: make().start(theta), theta=START)
+    of(
+        f"rules.{name}.step",
+        lambda make=make, **given: one_step(make(), *given.values()),
+        theta=START,
+        gradient="d",
+        **({"loss": LOSS} if name in ("Averaged", "Restarted") else {}),
+    )
+of(
+    "rules.Restarted.step",
+    lambda theta, gradient: one_step(rules.Restarted(rules.Nesterov(1.0, 0.5)), theta, gradient),
+    theta=START,
+    gradient="d",
+)
+of(
+    "rules.sps_step_size",
+    rules.sps_step_size,
+    loss=LOSS,
+    squared_norm=number(2.0),
+    cap=number(1.0),
+    c=number(1.0),
+    lower_bound=number(-1.0),
+)
+of(
+    "rules.ngn_step_size",
+    rules.ngn_step_size,
+    loss=LOSS,
+    squared_norm=number(2.0),
+    cap=number(1.0),
+    lower_bound=number(-1.0),
+)
+of(
+    "rules.decsps_step_size",
+    rules.decsps_step_size,
+    loss=LOSS,
+    squared_norm=number(2.0),
+    smallest=number(3.0),
+    cap=number(1.0),
+    c_k=number(2.0),
+    c_0=number(1.0),
+    lower_bound=number(-1.0),
+)

@@ -89,6 +89,9 @@ class QuadraticSum:
 
         Args:
             rows: `(*runs, b)`, the samples of each run's minibatch; all samples if left out.
+
+        Raises:
+            ValueError: `rows` are no indices.
         """
         H, linear, _ = self._of_batch(rows)
         return torch.linalg.solve(H, linear)

@@ -185,6 +185,9 @@ def population_gradient(truth: Tensor) -> Gradient:
 
     Returns:
         `gradient(theta, k)`, of the shape of `theta (*batch, d)`.
+
+    Raises:
+        ValueError: a shape or dtype is wrong, of the truth or at the call of theta.
     """
     d = require_tensors(truth=(truth, "*batch d"))["d"]
 
@@ -267,6 +270,9 @@ def recovery_error(log_theta: Tensor, truth: Tensor) -> Tensor:
 
     Returns:
         `(*batch, d)`.
+
+    Raises:
+        ValueError: a number is complex, or the two differ in d.
     """
     if log_theta.is_complex() or truth.is_complex() or log_theta.shape[-1:] != truth.shape[-1:]:
         raise ValueError(

@@ -16,7 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
-from learning_dynamics.rules.rule import overflow_as_nan
+from learning_dynamics.rules.rule import overflow_as_nan, require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -57,11 +57,21 @@ class AdaGrad:
         require("epsilon", self.epsilon, 0.0)
 
     def start(self, theta: Tensor) -> AdaGradState:
-        """Return the state before the first step, s = 0; `theta (*batch, d)`."""
+        """Return the state before the first step, s = 0; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return AdaGradState(0, torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: AdaGradState) -> tuple[Tensor, AdaGradState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta = step_size_at(self.step_size, state.step, theta)
         sum_of_squares = state.sum_of_squares + overflow_as_nan(gradient**2)
         update = gradient / (sum_of_squares.sqrt() + like(self.epsilon, theta))

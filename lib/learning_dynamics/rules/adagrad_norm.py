@@ -16,7 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
-from learning_dynamics.rules.rule import squared_norm
+from learning_dynamics.rules.rule import require_parameters, require_step, squared_norm
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -58,14 +58,24 @@ class AdaGradNorm:
         require_positive("b0", self.b0)
 
     def start(self, theta: Tensor) -> AdaGradNormState:
-        """Return the state before the first step, b = b_0; `theta (*batch, d)`."""
+        """Return the state before the first step, b = b_0; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         square = torch.zeros_like(theta[..., :1]) + like(self.b0, theta) ** 2
         return AdaGradNormState(0, torch.full_like(theta[..., 0], torch.nan), square[..., 0])
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: AdaGradNormState
     ) -> tuple[Tensor, AdaGradNormState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         square = state.square[..., None] + squared_norm(gradient)
         eta = step_size_at(self.step_size, state.step, theta) / square.sqrt()
         return theta - eta * gradient, AdaGradNormState(state.step + 1, eta[..., 0], square[..., 0])

@@ -19,7 +19,7 @@ from learning_dynamics.rules.hyperparameters import (
     step_size_at,
     value_at,
 )
-from learning_dynamics.rules.rule import overflow_as_nan
+from learning_dynamics.rules.rule import overflow_as_nan, require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -112,10 +112,20 @@ class Adam(AdamRule):
     """
 
     def start(self, theta: Tensor) -> AdamState:
-        """Return the state before the first step, m = v = 0; `theta (*batch, d)`."""
+        """Return the state before the first step, m = v = 0; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return adam_start(theta)
 
     def step(self, theta: Tensor, gradient: Tensor, state: AdamState) -> tuple[Tensor, AdamState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         after, corrected = self._means(theta, gradient, state)
         return self._moved(theta, state.step, corrected, after.mean_square), after

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics.rules.adam import AdamRule, AdamState, adam_start
+from learning_dynamics.rules.rule import require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -50,11 +51,21 @@ class AMSGrad(AdamRule):
     """
 
     def start(self, theta: Tensor) -> AMSGradState:
-        """Return the state before the first step, all means 0; `theta (*batch, d)`."""
+        """Return the state before the first step, all means 0; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return AMSGradState(0, adam_start(theta), torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: AMSGradState) -> tuple[Tensor, AMSGradState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         after, corrected = self._means(theta, gradient, state.adam)
         largest = torch.maximum(state.largest, after.mean_square)
         return self._moved(theta, state.step, corrected, largest), AMSGradState(after.step, after, largest)

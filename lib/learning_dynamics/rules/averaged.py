@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics._internal.arguments import require_count
-from learning_dynamics.rules.rule import LossRule, Rule, reads_loss
+from learning_dynamics.rules.rule import LossRule, Rule, reads_loss, require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -56,13 +56,23 @@ class Averaged:
         object.__setattr__(self, "needs_loss", reads_loss(self.rule))
 
     def start(self, theta: Tensor) -> AveragedState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return AveragedState(0, self.rule.start(theta), theta, 0.0)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: AveragedState, *loss: Tensor
     ) -> tuple[Tensor, AveragedState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)` where the rule needs it."""
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)` where the rule needs it.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         weight = 1.0 if self.weight is None else self.weight(state.step)
         total = state.weight + weight
         mean = torch.lerp(state.mean, theta, weight / total)
@@ -96,13 +106,23 @@ class _WithMean:
         object.__setattr__(self, "needs_loss", reads_loss(self.rule))
 
     def start(self, theta: Tensor) -> MeanState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return MeanState(0, self.rule.start(theta), theta)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: MeanState, *loss: Tensor
     ) -> tuple[Tensor, MeanState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)` where the rule needs it."""
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)` where the rule needs it.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         k = state.step + 1
         moved, inner = self.rule.step(theta, gradient, state.inner, *loss)
         return moved, MeanState(k, inner, torch.lerp(state.mean, moved, self._weight(k)))

@@ -16,9 +16,10 @@ from learning_dynamics.rules.hyperparameters import (
     like,
     require_positive,
     require_schedule,
+    require_step_numbers,
     value_at,
 )
-from learning_dynamics.rules.rule import as_column, squared_norm
+from learning_dynamics.rules.rule import as_column, require_parameters, require_step, squared_norm
 from learning_dynamics.rules.stochastic_polyak import polyak_ratio
 from learning_dynamics.rules.torch_twin import torch_twin
 
@@ -63,7 +64,19 @@ def decsps_step_size(
 
     Returns:
         The step size and the smallest ratio with this step's, both of the common shape.
+
+    Raises:
+        ValueError: a tensor is not real floating point, or the shapes do not broadcast.
     """
+    require_step_numbers(
+        loss=loss,
+        squared_norm=squared_norm,
+        smallest=smallest,
+        cap=cap,
+        c_k=c_k,
+        c_0=c_0,
+        lower_bound=lower_bound,
+    )
     bound = torch.as_tensor(lower_bound, dtype=loss.dtype, device=loss.device)
     gap, size = loss - bound, bound.abs()
     fitted = (gap <= torch.finfo(loss.dtype).eps * size) & (gap >= -1e-6 * size.clamp(min=1))
@@ -127,14 +140,24 @@ class DecSPS:
         require_schedule("lower_bound", self.lower_bound, -math.inf)
 
     def start(self, theta: Tensor) -> DecSPSState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         runs = theta[..., 0]
         return DecSPSState(0, torch.full_like(runs, torch.nan), torch.full_like(runs, torch.inf))
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: DecSPSState, loss: Tensor
     ) -> tuple[Tensor, DecSPSState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         c0 = like(self.c0, theta)
         eta, smallest = decsps_step_size(
             as_column(loss, theta),

@@ -16,7 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
-from learning_dynamics.rules.rule import overflow_as_nan
+from learning_dynamics.rules.rule import overflow_as_nan, require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 MEMORIES = ("none", "decayed", "corrected", "largest", "mean", "sum")
@@ -78,13 +78,23 @@ class DiagonalFisher:
             raise ValueError(f"memory = {self.memory!r}; allowed: {', '.join(MEMORIES)}")
 
     def start(self, theta: Tensor) -> DiagonalFisherState:
-        """Return the state before the first step, nothing remembered; `theta (*batch, d)`."""
+        """Return the state before the first step, nothing remembered; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return DiagonalFisherState(0, torch.zeros_like(theta), torch.zeros_like(theta))
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: DiagonalFisherState
     ) -> tuple[Tensor, DiagonalFisherState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta, count = step_size_at(self.step_size, state.step, theta), state.step + 1
         beta2, square = like(self.beta2, theta), overflow_as_nan(gradient**2)
         average, largest = state.average, state.largest

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import StepSize, require_step_size, step_size_at
+from learning_dynamics.rules.rule import require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -42,12 +43,22 @@ class GradientDescent:
         require_step_size(self.step_size)
 
     def start(self, theta: Tensor) -> GradientDescentState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return GradientDescentState(0)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: GradientDescentState
     ) -> tuple[Tensor, GradientDescentState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta = step_size_at(self.step_size, state.step, theta)
         return theta - eta * gradient, GradientDescentState(state.step + 1)

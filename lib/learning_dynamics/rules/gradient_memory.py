@@ -9,6 +9,7 @@ from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import StepSize, require, require_step_size, step_size_at
 from learning_dynamics.rules.momentum import MomentumState
+from learning_dynamics.rules.rule import require_parameters, require_step
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +42,21 @@ class GradientMemory:
         self._at(0)
 
     def start(self, theta: Tensor) -> MomentumState:
-        """Return the state at rest, whose memory is the iterate before; `theta (*batch, d)`."""
+        """Return the state at rest, whose memory is the iterate before; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return MomentumState(0, theta)
 
     def step(self, theta: Tensor, gradient: Tensor, state: MomentumState) -> tuple[Tensor, MomentumState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta = step_size_at(self.step_size, state.step, theta)
         now, after = self._at(int(state.step))
         moved = theta + now / (after + 1) * (theta - state.memory) - eta / (after + 1) * gradient
@@ -92,11 +103,21 @@ class PolynomialMemory:
         require("power", self.power, 1.0)
 
     def start(self, theta: Tensor) -> MomentumState:
-        """Return the state at rest, whose memory is the iterate before; `theta (*batch, d)`."""
+        """Return the state at rest, whose memory is the iterate before; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return MomentumState(0, theta)
 
     def step(self, theta: Tensor, gradient: Tensor, state: MomentumState) -> tuple[Tensor, MomentumState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         k = state.step
         eta = step_size_at(self.step_size, k, theta)
         power = self.power.to(theta) if isinstance(self.power, Tensor) else self.power

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import Hyperparameter, like, require, require_positive
+from learning_dynamics.rules.rule import require_parameters, require_step
 
 
 class PhaseState(NamedTuple):
@@ -62,11 +63,21 @@ class HeavyBallPhase:
         return 1 - self.friction * self.time_step
 
     def start(self, theta: Tensor) -> PhaseState:
-        """Return the state at rest; `theta (*batch, d)`."""
+        """Return the state at rest; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return PhaseState(0, theta * 0)
 
     def step(self, theta: Tensor, gradient: Tensor, state: PhaseState) -> tuple[Tensor, PhaseState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         h, a = like(self.time_step, theta), like(self.friction, theta)
         velocity = state.velocity - h * (a * state.velocity + gradient)
         return theta + h * velocity, PhaseState(state.step + 1, velocity)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from numbers import Real
 
+import torch
 from torch import Tensor
 
 Hyperparameter = float | Tensor
@@ -112,7 +113,27 @@ def value_at(name: str, value: Schedule, step: int | Tensor, theta: Tensor) -> H
     return like(value, theta)
 
 
+def require_step_numbers(**arguments: Hyperparameter) -> None:
+    """Check what a formula of a step size is given: its tensors are real, of floating point, and broadcast.
+
+    Raises:
+        ValueError: one is not, or an argument without a dtype of its own is no real number.
+    """
+    for name, value in arguments.items():
+        if isinstance(value, Tensor) and not value.is_floating_point() or isinstance(value, complex):
+            given = value.dtype if isinstance(value, Tensor) else "a complex number"
+            raise ValueError(f"{name} is {given}; allowed: real floating point")
+    shapes = {name: value.shape for name, value in arguments.items() if isinstance(value, Tensor)}
+    try:
+        torch.broadcast_shapes(*shapes.values())
+    except RuntimeError:
+        given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        raise ValueError(f"shapes = {given}; allowed: shapes that broadcast") from None
+
+
 def _require_no_coordinates(name: str, value: Tensor) -> None:
+    if value.is_complex() or value.dtype == torch.bool:
+        raise ValueError(f"{name} has dtype {value.dtype}; allowed: real numbers")
     if value.ndim > 0 and value.shape[-1] != 1:
         raise ValueError(
             f"{name} has shape {tuple(value.shape)}; allowed: a number or a tensor (*batch, 1), "

@@ -16,6 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     step_size_at,
     value_at,
 )
+from learning_dynamics.rules.rule import require_parameters
 
 
 class MomentumState(NamedTuple):
@@ -53,7 +54,12 @@ class MomentumRule:
         require_schedule("momentum", self.momentum, 0.0)
 
     def start(self, theta: Tensor) -> MomentumState:
-        """Return the state at rest; `theta (*batch, d)`."""
+        """Return the state at rest; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return MomentumState(0, theta)
 
     def _at(self, step: int | Tensor, theta: Tensor) -> tuple[Hyperparameter, Hyperparameter]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from learning_dynamics.rules.momentum import MomentumRule, MomentumState
+from learning_dynamics.rules.rule import require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -32,7 +33,12 @@ class Nesterov(MomentumRule):
     """
 
     def step(self, theta: Tensor, gradient: Tensor, state: MomentumState) -> tuple[Tensor, MomentumState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta, beta1 = self._at(state.step, theta)
         arrived = theta - eta * gradient
         return arrived + beta1 * (arrived - state.memory), MomentumState(state.step + 1, arrived)

@@ -15,9 +15,10 @@ from learning_dynamics.rules.hyperparameters import (
     Schedule,
     require_positive,
     require_schedule,
+    require_step_numbers,
     value_at,
 )
-from learning_dynamics.rules.rule import as_column, squared_norm
+from learning_dynamics.rules.rule import as_column, require_parameters, require_step, squared_norm
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -40,7 +41,11 @@ def ngn_step_size(
     Returns:
         the step size, of the common shape; the cap where the gradient is zero, and 0 where the loss is zero but the
         gradient is not.
+
+    Raises:
+        ValueError: a tensor is not real floating point, or the shapes do not broadcast.
     """
+    require_step_numbers(loss=loss, squared_norm=squared_norm, cap=cap, lower_bound=lower_bound)
     twice = 2 * (loss - lower_bound).clamp(min=0)
     share = torch.where(twice == 0, twice, twice / (twice + cap * squared_norm))  # 0 where both underflow
     return torch.where(squared_norm == 0, cap, cap * share)
@@ -98,11 +103,21 @@ class NGN:
         require_schedule("lower_bound", self.lower_bound, -math.inf)
 
     def start(self, theta: Tensor) -> NGNState:
-        """Return the state at rest; `theta (*batch, d)`."""
+        """Return the state at rest; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return NGNState(0, torch.full_like(theta[..., 0], torch.nan), theta)
 
     def step(self, theta: Tensor, gradient: Tensor, state: NGNState, loss: Tensor) -> tuple[Tensor, NGNState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta = ngn_step_size(
             as_column(loss, theta),
             squared_norm(gradient),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from learning_dynamics._internal.arguments import require_generator
 from learning_dynamics.rules.hyperparameters import Hyperparameter, like, require, step_size_at
-from learning_dynamics.rules.rule import Rule, reads_loss
+from learning_dynamics.rules.rule import Rule, reads_loss, require_parameters, require_step
 
 PLACES = ("gradient", "update")
 
@@ -62,11 +62,21 @@ class Perturbed:
             raise ValueError(f"where = {self.where!r}; allowed: {' or '.join(map(repr, PLACES))}")
 
     def start(self, theta: Tensor) -> PerturbedState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return PerturbedState(0, self.rule.start(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: PerturbedState) -> tuple[Tensor, PerturbedState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         noise = torch.randn(theta.shape, generator=self.generator, dtype=theta.dtype, device=theta.device)
         noise = like(self.std, theta) * noise
         if self.where == "gradient":

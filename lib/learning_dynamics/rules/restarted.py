@@ -11,7 +11,7 @@ from torch import Tensor
 from learning_dynamics.rules.heavy_ball import HeavyBall
 from learning_dynamics.rules.momentum import MomentumState
 from learning_dynamics.rules.nesterov import Nesterov
-from learning_dynamics.rules.rule import as_column
+from learning_dynamics.rules.rule import as_column, require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -40,7 +40,12 @@ def nesterov_momentum(k: int | Tensor) -> float | Tensor:
 
     Returns:
         The momentum, a number, or a tensor of the shape of k.
+
+    Raises:
+        ValueError: k is complex.
     """
+    if isinstance(k, Tensor) and k.is_complex():
+        raise ValueError(f"k has dtype {k.dtype}; allowed: real numbers")
     return k / (k + 3)
 
 
@@ -81,7 +86,12 @@ class Restarted:
         object.__setattr__(self, "needs_loss", self.when == "loss")
 
     def start(self, theta: Tensor) -> RestartState:
-        """Return the state at rest; `theta (*batch, d)`."""
+        """Return the state at rest; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         column = theta[..., :1]
         count = torch.zeros_like(column, dtype=torch.int64)
         return RestartState(MomentumState(count, theta), torch.full_like(column, torch.inf), count)
@@ -89,7 +99,12 @@ class Restarted:
     def step(
         self, theta: Tensor, gradient: Tensor, state: RestartState, *loss: Tensor
     ) -> tuple[Tensor, RestartState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)` with `when="loss"`."""
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)` with `when="loss"`.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         inner, restarts = state.inner, state.restarts
         if self.when == "loss":
             now = as_column(loss[0], theta)

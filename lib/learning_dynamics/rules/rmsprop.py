@@ -16,7 +16,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
-from learning_dynamics.rules.rule import overflow_as_nan
+from learning_dynamics.rules.rule import overflow_as_nan, require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -63,11 +63,21 @@ class RMSprop:
         require("epsilon", self.epsilon, 0.0)
 
     def start(self, theta: Tensor) -> RMSpropState:
-        """Return the state before the first step, v = 0; `theta (*batch, d)`."""
+        """Return the state before the first step, v = 0; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return RMSpropState(0, torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: RMSpropState) -> tuple[Tensor, RMSpropState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta = step_size_at(self.step_size, state.step, theta)
         beta2 = like(self.beta2, theta)
         mean_square = beta2 * state.mean_square + (1 - beta2) * overflow_as_nan(gradient**2)

@@ -68,6 +68,27 @@ def reads_loss(rule: Rule[Any] | LossRule[Any]) -> bool:
     return bool(getattr(rule, "needs_loss", False))
 
 
+def require_parameters(theta: Tensor) -> None:
+    """Raise unless parameters are real floating point `(*batch, d)`."""
+    if not theta.is_floating_point() or theta.ndim == 0 or theta.shape[-1] == 0:
+        raise ValueError(
+            f"theta has dtype {theta.dtype} and shape {tuple(theta.shape)}; allowed: real floating point, (*batch, d)"
+        )
+
+
+def require_step(theta: Tensor, gradient: Tensor) -> None:
+    """Raise unless parameters and gradient have one shape `(*batch, d)`, one floating point dtype and one device.
+
+    It reads no number, so that a step waits for no device: a NaN passes on, and the run shows as diverged.
+    """
+    require_parameters(theta)
+    if gradient.shape != theta.shape or gradient.dtype != theta.dtype or gradient.device != theta.device:
+        raise ValueError(
+            f"gradient is {gradient.dtype} {tuple(gradient.shape)} on {gradient.device}; "
+            f"allowed: as theta, {theta.dtype} {tuple(theta.shape)} on {theta.device}"
+        )
+
+
 def overflow_as_nan(square: Tensor) -> Tensor:
     """Return squares of gradients with NaN where they are infinite: the run then shows as diverged.
 
@@ -88,10 +109,12 @@ def as_column(loss: Tensor, theta: Tensor) -> Tensor:
     """Return the loss `(*batch)` as `(*batch, 1)`, in the dtype of `theta (*batch, d)`.
 
     Raises:
-        ValueError: there is not one loss for each run.
+        ValueError: there is not one real loss for each run.
     """
     if loss.shape != theta.shape[:-1]:
         raise ValueError(
             f"loss has shape {tuple(loss.shape)}; allowed: one per run, {tuple(theta.shape[:-1])}"
         )
+    if loss.is_complex():
+        raise ValueError(f"loss has dtype {loss.dtype}; allowed: real numbers")
     return loss[..., None].to(theta)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import StepSize, like, require, require_step_size, step_size_at
+from learning_dynamics.rules.rule import require_parameters, require_step
 
 
 class ScheduleFreeState(NamedTuple):
@@ -58,13 +59,23 @@ class ScheduleFree:
             raise ValueError(f"interpolation = {self.interpolation!r}; allowed: from 0 to 1")
 
     def start(self, theta: Tensor) -> ScheduleFreeState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return ScheduleFreeState(0, theta, theta)
 
     def step(
         self, theta: Tensor, gradient: Tensor, state: ScheduleFreeState
     ) -> tuple[Tensor, ScheduleFreeState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         moved = state.moved - step_size_at(self.step_size, state.step, theta) * gradient
         mean = state.mean + (moved - state.mean) / (state.step + 2)
         zeta = like(self.interpolation, theta)

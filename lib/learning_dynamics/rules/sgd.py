@@ -9,6 +9,7 @@ from torch import Tensor
 
 from learning_dynamics.rules.hyperparameters import Hyperparameter, Momentum, like, require
 from learning_dynamics.rules.momentum import MomentumRule, MomentumState
+from learning_dynamics.rules.rule import require_parameters, require_step
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -60,11 +61,21 @@ class SGD(MomentumRule):
             )
 
     def start(self, theta: Tensor) -> MomentumState:
-        """Return the state before the first step, with an empty buffer; `theta (*batch, d)`."""
+        """Return the state before the first step, with an empty buffer; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return MomentumState(0, torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: MomentumState) -> tuple[Tensor, MomentumState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta, beta1 = self._at(state.step, theta)
         gradient = gradient + like(self.weight_decay, theta) * theta
         fresh = gradient if state.step == 0 else (1 - like(self.dampening, theta)) * gradient

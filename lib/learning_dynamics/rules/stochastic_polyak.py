@@ -13,9 +13,10 @@ from learning_dynamics.rules.hyperparameters import (
     Schedule,
     require_positive,
     require_schedule,
+    require_step_numbers,
     value_at,
 )
-from learning_dynamics.rules.rule import as_column, squared_norm
+from learning_dynamics.rules.rule import as_column, require_parameters, require_step, squared_norm
 from learning_dynamics.rules.torch_twin import torch_twin
 
 
@@ -40,7 +41,11 @@ def sps_step_size(
     Returns:
         the step size, of the common shape; the cap (0 if that is infinite) where the gradient is zero, so that
         nothing moves there.
+
+    Raises:
+        ValueError: a tensor is not real floating point, or the shapes do not broadcast.
     """
+    require_step_numbers(loss=loss, squared_norm=squared_norm, cap=cap, c=c, lower_bound=lower_bound)
     cap = torch.as_tensor(cap, dtype=loss.dtype, device=loss.device)
     ratio = polyak_ratio(loss, squared_norm, lower_bound) / c
     step = torch.minimum(ratio, cap)
@@ -112,11 +117,21 @@ class SPS:
         require_schedule("lower_bound", self.lower_bound, -torch.inf)
 
     def start(self, theta: Tensor) -> SPSState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return SPSState(0, torch.full_like(theta[..., 0], torch.nan))
 
     def step(self, theta: Tensor, gradient: Tensor, state: SPSState, loss: Tensor) -> tuple[Tensor, SPSState]:
-        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`."""
+        """Return `theta (*batch, d)` and the state after one step; `loss (*batch)`.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+        """
+        require_step(theta, gradient)
         eta = sps_step_size(
             as_column(loss, theta),
             squared_norm(gradient),
