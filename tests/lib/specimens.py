@@ -846,3 +846,248 @@ of(
     c_0=number(1.0),
     lower_bound=number(-1.0),
 )
+
+
+def kicked(step_size: float | Tensor = 1.0, std: float | Tensor = 1.0) -> rules.PerturbedGradientDescent:
+    return rules.PerturbedGradientDescent(step_size, std, generator(), correlation="differenced")
+
+
+of(
+    "rules.PerturbedGradientDescent",
+    lambda **given: one_step(kicked(**given), START[0], START[0]),
+    step_size=number(1.0),
+    std=number(1.0),
+)
+of("rules.PerturbedGradientDescent.start", lambda theta: kicked().start(theta), theta=START)
+of(
+    "rules.PerturbedGradientDescent.step",
+    lambda theta, gradient: one_step(kicked(), theta, gradient),
+    theta=START,
+    gradient="d",
+)
+of(
+    "rules.PerturbedGradientDescent.unperturbed",
+    lambda theta: kicked().unperturbed(theta, kicked().start(START[0])),
+    theta=START,
+)
+
+
+# ---------------------------------------------------------------------------------------------------- curvature
+
+from learning_dynamics import curvature  # noqa: E402
+
+COUNTS = some([1, 2, 5], "marks")
+RATES = some([2.0, 1.0], "d")
+HESSIAN = some([[2.0, 0.5], [0.5, 1.0]], "d d")
+OUTPUTS = some([[0.5, -1.0], [1.0, 0.25], [-0.5, 0.75]], "*n c")
+GROW = curvature.Chart(torch.exp, torch.log)
+ONE_OUTPUT = "documented: where d_y = 1 the targets may leave that axis out"
+CALLERS = {
+    key: CALLERS_MODEL for key in ("inputs: one axis less", "inputs: integers", "inputs: complex", "no d")
+}
+ABSTRACT = "abstract; the laws and operators that have a body are walked"
+
+
+def problem() -> curvature.Modes:
+    return curvature.Modes(RATES[0], RATES[0] / 2, RATES[0] + 1)
+
+
+of(
+    "curvature.Modes",
+    lambda **given: curvature.excess_constant(curvature.Modes(**given), 0.5, COUNTS[0]),
+    curvature=RATES,
+    noise=RATES,
+    error=RATES,
+)
+of(
+    "curvature.modes",
+    lambda **given: curvature.excess_constant(curvature.modes(**given), 0.1, COUNTS[0]),
+    H=HESSIAN,
+    C=HESSIAN,
+    Sigma=HESSIAN,
+    start_error="m",
+)
+of(
+    "curvature.moments",
+    curvature.moments,
+    H=HESSIAN,
+    C=HESSIAN,
+    Sigma=HESSIAN,
+    start_error=RATES,
+    step_sizes=some([0.5, 0.25], "K"),
+    exempt={"no K": "without a step the moments are those of the start"},
+)
+for name in ("bound_average", "bounds_constant", "excess_constant"):
+    of(f"curvature.{name}", lambda k, name=name: getattr(curvature, name)(problem(), 0.5, k), k=COUNTS)
+of("curvature.bounds_decaying", lambda k: curvature.bounds_decaying(problem(), 2.0, k), k=COUNTS)
+of(
+    "curvature.excess_average",
+    lambda k, first: curvature.excess_average(problem(), 0.5, k, first),
+    k=COUNTS,
+    first=some([0, 1, 2], "*marks"),
+)
+of(
+    "curvature.excess_decaying",
+    lambda offset, k: curvature.excess_decaying(problem(), offset, k),
+    offset=number(2.0),
+    k=COUNTS,
+)
+of(
+    "curvature.excess_scheduled",
+    lambda step_sizes: curvature.excess_scheduled(problem(), step_sizes),
+    step_sizes=some([0.5, 0.25], "K"),
+)
+of("curvature.model_change", curvature.model_change, C=HESSIAN, gradient=RATES, step=RATES)
+of("curvature.damped_step", curvature.damped_step, C=HESSIAN, gradient=RATES, damping=number(1.0))
+of("curvature.trust_region_step", curvature.trust_region_step, C=HESSIAN, gradient=RATES, radius=number(1.0))
+of(
+    "curvature.gain_ratio",
+    curvature.gain_ratio,
+    {
+        "after: NaN": "documented: a loss that is not finite counts as infinite, and the ratio is minus infinity"
+    },
+    before=number(3.0),
+    after=number(2.0),
+    promised=number(-2.0),
+)
+of("curvature.next_damping", curvature.next_damping, damping=number(1.0), rho=number(1.0))
+of(
+    "curvature.Certificates",
+    lambda points: curvature.Certificates(
+        lambda theta: theta.square().sum() + theta[0] ** 4, points
+    ).smoothness(),
+    points="n d",
+)
+of(
+    "curvature.Chart.jacobian",
+    GROW.jacobian,
+    {"chi: one axis less": "a scalar is a point of one parameter"},
+    chi=RATES,
+)
+of(
+    "curvature.step_in_chart",
+    lambda theta: curvature.step_in_chart(lambda x: -x, GROW, theta, 0.5),
+    theta=RATES,
+)
+of("curvature.pullback", curvature.pullback, C=(HESSIAN[0], "m m"), J="m d")
+for name in ("ideal_moves", "improvement_bound"):
+    of(
+        f"curvature.{name}",
+        lambda outputs, targets, name=name: getattr(curvature, name)(
+            curvature.SquaredError(), outputs, targets
+        ),
+        {"outputs: one axis behind": ONE_OUTPUT} if name == "improvement_bound" else None,
+        outputs=OUTPUTS,
+        targets=(OUTPUTS[0] / 2, "*n c"),
+    )
+LAWS: dict[str, tuple[Axes, tuple[str, ...]]] = {
+    "SquaredError": ((OUTPUTS[0] / 2, "n c"), ("loss",)),
+    "Categorical": (some([0, 1, 1], "n"), ("loss", "checked")),
+    "Bernoulli": (some([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]], "n c"), ("loss", "checked")),
+    "Poisson": (some([[0.0, 1.0], [3.0, 1.0], [1.0, 0.0]], "n c"), ("loss", "checked")),
+    "HeteroscedasticGaussian": (some([[0.5], [1.0], [-1.0]], "n half"), ("loss", "gradient", "hessian")),
+}
+for name, (targets, methods) in LAWS.items():
+    law = getattr(curvature, name)()
+    for method in methods:
+        same_width = method == "loss" and name in ("SquaredError", "Bernoulli", "Poisson")
+        of(
+            f"curvature.{name}.{method}",
+            getattr(law, method),
+            {"outputs: one axis behind": ONE_OUTPUT} if same_width else None,
+            outputs=(OUTPUTS[0], "n c"),
+            targets=targets,
+        )
+    of(f"curvature.{name}.fisher", law.fisher, outputs=(OUTPUTS[0], "n c"))
+of(
+    "curvature.OutputLaw.sample",
+    lambda outputs: curvature.SquaredError().sample(outputs, 2, generator()),
+    {"one axis less": "other draws", "one axis more": "other draws"},
+    outputs="n c",
+)
+of(
+    "curvature.OutputLaw.checked",
+    curvature.SquaredError().checked,
+    outputs=(OUTPUTS[0], "n c"),
+    targets=(OUTPUTS[0] / 2, "n c"),
+)
+for name in ("loss", "gradient", "hessian", "fisher"):
+    UNWALKED[f"curvature.OutputLaw.{name}"] = ABSTRACT
+UNWALKED["curvature.LinearOperator"] = ABSTRACT
+of(
+    "curvature.OnlineFilter",
+    lambda prior_variance: curvature.OnlineFilter(curvature.SquaredError(), prior_variance).start(RATES[0]),
+    prior_variance=number(2.0),
+)
+of("curvature.OnlineFilter.start", curvature.OnlineFilter(curvature.SquaredError(), 2.0).start, theta=RATES)
+of(
+    "curvature.OnlineFilter.step",
+    curvature.OnlineFilter(curvature.SquaredError(), 2.0).step,
+    theta=RATES,
+    covariance=HESSIAN,
+    outputs=some([1.0], "d_y"),
+    jacobian=some([[1.0, 2.0]], "d_y d"),
+    targets=some([0.5], "d_y"),
+)
+of(
+    "curvature.conjugate_gradient",
+    lambda b, start: curvature.conjugate_gradient(HESSIAN[0], b, start=start).x,
+    b=RATES,
+    start=RATES,
+)
+of("curvature.lanczos", lambda start: curvature.lanczos(HESSIAN[0], start, 2), start=RATES)
+of(
+    "curvature.top_eigenpairs",
+    lambda start: curvature.top_eigenpairs(HESSIAN[0], 1, start).values,
+    start=RATES,
+)
+of(
+    "curvature.spectral_density",
+    lambda starts: curvature.spectral_density(HESSIAN[0], starts, 2),
+    starts=some([[1.0, 2.0], [1.0, -1.0]], "d k"),
+)
+of(
+    "curvature.SpectralDensity.smoothed",
+    lambda grid: curvature.spectral_density(HESSIAN[0], torch.eye(2).double(), 2).smoothed(grid, 0.5),
+    grid="T",
+)
+MODEL_INPUTS = some([[0.5, -1.0, 0.0, 1.0], [1.0, 0.25, 1.0, 2.0], [-0.5, 0.75, 1.0, 0.0]], "n d")
+of(
+    "curvature.Jacobian",
+    lambda inputs: curvature.Jacobian(network(), inputs).dense(),
+    CALLERS | {"inputs: one axis more": "rows are positions then, as documented"},
+    inputs=MODEL_INPUTS,
+)
+of(
+    "curvature.Fisher",
+    lambda inputs: curvature.Fisher(network(), curvature.SquaredError(), inputs).dense(),
+    CALLERS,
+    inputs=MODEL_INPUTS,
+)
+of(
+    "curvature.loss_matrix.LossMatrix",
+    lambda inputs, targets: curvature.Hessian(network(), curvature.SquaredError(), inputs, targets).dense(),
+    CALLERS | {"inputs: one axis behind": CALLERS_MODEL},
+    inputs=MODEL_INPUTS,
+    targets=(OUTPUTS[0], "n c"),
+)
+for name in ("loss_and_gradient", "per_sample_gradients"):
+    of(
+        f"curvature.{name}",
+        lambda inputs, targets, name=name: getattr(curvature, name)(
+            network(), curvature.SquaredError(), inputs, targets
+        ),
+        CALLERS | {"inputs: one axis behind": CALLERS_MODEL},
+        inputs=MODEL_INPUTS,
+        targets=(OUTPUTS[0], "n c"),
+    )
+of(
+    "curvature.SymmetricOperator.solve",
+    lambda b, start: (
+        curvature.Fisher(network(), curvature.SquaredError(), MODEL_INPUTS[0])
+        .solve(b, damping=1.0, start=start)
+        .x
+    ),
+    b=(torch.linspace(-1, 1, 23).double(), "p"),
+    start=(torch.linspace(-1, 2, 23).double(), "p"),
+)

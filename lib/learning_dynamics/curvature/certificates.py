@@ -7,6 +7,8 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.func import grad, vmap
 
+from learning_dynamics._internal.arguments import require_tensors
+
 
 class Certificates:
     r"""Four numbers for every ordered pair of points, from which all conditions of smooth optimization are read.
@@ -39,7 +41,8 @@ class Certificates:
     """
 
     def __init__(self, loss: Callable[[Tensor], Tensor], points: Tensor) -> None:
-        if points.ndim != 2 or len(points) < 2:
+        require_tensors(points=(points, "N d"), finite=True)
+        if len(points) < 2:
             raise ValueError(f"points has shape {tuple(points.shape)}; allowed: (N, d) with N >= 2")
         self.values: Tensor = vmap(loss)(points)
         self.gradients: Tensor = vmap(grad(loss))(points)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.func import jacrev
 
+from learning_dynamics._internal.arguments import require_tensors
+
 Map = Callable[[Tensor], Tensor]
 
 
@@ -40,7 +42,11 @@ class Chart:
 
         Returns:
             `(d, d)`, or `()` for a scalar.
+
+        Raises:
+            ValueError: chi is no real point.
         """
+        _require_point("chi", chi)
         return jacrev(self.to_theta)(chi)
 
 
@@ -76,6 +82,7 @@ def pullback(C: Tensor, J: Tensor) -> Tensor:
     Raises:
         ValueError: the shapes do not match.
     """
+    require_tensors(C=(C, "*batch d d"), J=(J, "*batch d e"))
     if C.ndim < 2 or J.ndim < 2 or C.shape[-1] != C.shape[-2] or C.shape[-1] != J.shape[-2]:
         shapes = f"{tuple(C.shape)}, {tuple(J.shape)}"
         raise ValueError(f"shapes of C, J = {shapes}; allowed: (..., d, d), (..., d, e)")
@@ -109,12 +116,14 @@ def step_in_chart(
         The new theta, of the same shape; NaN where the step leaves the chart.
 
     Raises:
-        ValueError: `step_size` or `weight` is not one of those allowed.
+        ValueError: `step_size`, `weight` or the shape of theta is not one of those allowed.
     """
     if not (step_size > 0 and math.isfinite(step_size)):
         raise ValueError(f"step_size = {step_size!r}; allowed: a finite number > 0")
     if not 0 <= weight <= 1:
         raise ValueError(f"weight = {weight!r}; allowed: from 0 to 1")
+
+    _require_point("theta", theta)
 
     def moved(chi: Tensor) -> Tensor:  # J^{-1} v, for vectors and for scalars
         J, v = chart.jacobian(chi), velocity(chart.to_theta(chi))
@@ -130,6 +139,13 @@ def step_in_chart(
             eye = torch.eye(len(chi), dtype=chi.dtype, device=chi.device)
             delta = torch.linalg.solve(eye - slope, delta)
     return chart.to_theta(chi + delta)
+
+
+def _require_point(name: str, point: Tensor) -> None:
+    if not point.is_floating_point() or point.ndim > 1 or point.numel() == 0:
+        raise ValueError(
+            f"{name} has dtype {point.dtype} and shape {tuple(point.shape)}; allowed: real floating point, (d) or ()"
+        )
 
 
 def coin_charts() -> dict[str, Chart]:

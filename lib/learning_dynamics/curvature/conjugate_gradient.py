@@ -67,6 +67,8 @@ def conjugate_gradient(
     """
     if not isinstance(b, Tensor) or b.ndim not in (1, 2) or not b.is_floating_point():
         raise ValueError(f"b = {type(b).__name__}; allowed: a floating point tensor (d) or (d, k)")
+    if b.numel() == 0:
+        raise ValueError(f"b has shape {tuple(b.shape)}; allowed: (d) or (d, k), none of these zero")
     require_finite("b", b)
     if not damping >= 0:
         raise ValueError(f"damping = {damping}; allowed: >= 0")
@@ -74,8 +76,8 @@ def conjugate_gradient(
     max_steps = min(10 * len(b), 1000) if max_steps is None else max_steps
     if not tolerance > 0 or not max_steps >= 0:
         raise ValueError(f"tolerance = {tolerance}, max_steps = {max_steps}; allowed: > 0 and >= 0")
-    if start is not None and start.shape != b.shape:
-        raise ValueError(f"start has shape {tuple(start.shape)}; allowed: {tuple(b.shape)}")
+    if start is not None and (start.shape != b.shape or start.dtype != b.dtype or start.device != b.device):
+        raise ValueError(f"start is {start.dtype} {tuple(start.shape)}; allowed: {b.dtype} {tuple(b.shape)}")
 
     def times(v: Tensor) -> Tensor:
         return multiply(A, v) + damping * v

@@ -64,4 +64,6 @@ def improvement_bound(law: OutputLaw, outputs: Tensor, targets: Tensor) -> Tenso
         ValueError: as `ideal_moves`.
     """
     moves = ideal_moves(law, outputs, targets)
+    if moves.numel() == 0:
+        raise ValueError(f"outputs has shape {tuple(outputs.shape)}; allowed: at least one sample")
     return (law.gradient(outputs, law.checked(outputs, targets)) * moves).sum(-1).mean() / 2

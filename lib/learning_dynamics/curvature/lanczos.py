@@ -7,7 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_finite, require_symmetric
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_finite,
+    require_symmetric,
+    require_tensors,
+)
 from learning_dynamics.curvature.products import Product, multiply
 
 _RESTARTS = 0x5EED_1A7C_205  # far from the seeds of callers, whose start vectors must not come again
@@ -70,7 +75,11 @@ class SpectralDensity(NamedTuple):
 
         Returns:
             `(g)`.
+
+        Raises:
+            ValueError: the grid is not real floating point of this shape.
         """
+        require_tensors(grid=(grid, "g"))
         bells = torch.exp(-0.5 * ((grid - self.points[..., None]) / width) ** 2) / (
             width * (2 * torch.pi) ** 0.5
         )
@@ -217,7 +226,11 @@ def spectral_density(A: Product, starts: Tensor, steps: int) -> SpectralDensity:
         A: symmetric: an operator, tensor or function.
         starts: `(d, samples)`, random signs.
         steps: quadrature points, 1 to d; a space that is invariant earlier fills up with weight zero.
+
+    Raises:
+        ValueError: starts are not real floating point of this shape, or as `lanczos`.
     """
+    require_tensors(starts=(starts, "d samples"))
     points, weights = starts.new_zeros(2, starts.shape[1], steps)
     for row, start in enumerate(starts.T):
         found = lanczos(A, start, steps)
@@ -316,8 +329,9 @@ class _Process:
 def _require_start(start: Tensor) -> None:
     good = isinstance(start, Tensor) and start.ndim == 1 and start.dtype in (torch.float32, torch.float64)
     if not good or not torch.isfinite(start).all() or not start.any():
+        what = f"{start.dtype} {tuple(start.shape)}" if isinstance(start, Tensor) else type(start).__name__
         raise ValueError(
-            f"start = {start!r}; allowed: a vector (d) of finite numbers in float32 or float64, not all zero"
+            f"start = {what}; allowed: a vector (d) of finite numbers in float32 or float64, not all zero"
         )
 
 

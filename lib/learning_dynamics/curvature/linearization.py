@@ -363,4 +363,6 @@ def _by_row(targets: Tensor, leading: tuple[int, ...]) -> Tensor:
     """Return targets `(n, ..., *rest)` as `(rows, *rest)` where their first axes are those of the outputs."""
     if targets.shape[: len(leading)] != leading:
         return targets
+    if targets.numel() == 0:
+        raise ValueError(f"targets has shape {tuple(targets.shape)}; allowed: no axis of size zero")
     return targets.reshape(-1, *targets.shape[len(leading) :])

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_numbers, require_tensors
 from learning_dynamics.curvature.output_laws import OutputLaw
 
 
@@ -40,14 +41,19 @@ class OnlineFilter:
 
     def __post_init__(self) -> None:
         """Check the prior."""
-        variance = torch.as_tensor(self.prior_variance)
+        variance = require_numbers("prior_variance", self.prior_variance)
         if not ((variance > 0) & torch.isfinite(variance)).all():
             raise ValueError(f"prior_variance = {self.prior_variance}; allowed: > 0")
 
     def start(self, theta: Tensor) -> Tensor:
-        """Return the covariance before the first observation, `(*runs, d, d)`; `theta (*runs, d)`."""
+        """Return the covariance before the first observation, `(*runs, d, d)`; `theta (*runs, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point of this shape.
+        """
+        require_tensors(theta=(theta, "*runs d"))
         eye = torch.eye(theta.shape[-1], dtype=theta.dtype, device=theta.device)
-        variance = torch.as_tensor(self.prior_variance, dtype=theta.dtype, device=theta.device)
+        variance = require_numbers("prior_variance", self.prior_variance, theta)
         return variance[..., None, None] * eye.expand(*theta.shape, -1)
 
     def step(
@@ -68,6 +74,12 @@ class OnlineFilter:
         Raises:
             ValueError: the Jacobian does not fit the outputs and theta.
         """
+        require_tensors(
+            theta=(theta, "*runs d"),
+            covariance=(covariance, "*runs d d"),
+            outputs=(outputs, "*runs d_y"),
+            jacobian=(jacobian, "*runs d_y d"),
+        )
         if jacobian.shape != (*outputs.shape, theta.shape[-1]):
             raise ValueError(
                 f"jacobian has shape {tuple(jacobian.shape)}; allowed: {(*outputs.shape, theta.shape[-1])}"

@@ -85,6 +85,7 @@ class OutputLaw(ABC):
         Raises:
             ValueError: `samples` is below 1, or there is no generator.
         """
+        _require_outputs(outputs)
         require_count("samples", samples)
         generator = require_generator(generator)
         there = outputs.detach().to(generator.device)
@@ -111,6 +112,7 @@ class OutputLaw(ABC):
         """Return targets of shape `(..., width)` in the outputs' dtype; `(...)` is taken where width is one."""
         if not isinstance(targets, Tensor):
             raise ValueError(f"targets is a {type(targets).__name__}; allowed: {self.targets_in_words}")
+        _require_outputs(outputs)
         shape = (*outputs.shape[:-1], self._width(outputs))
         if shape[-1] == 1 and targets.shape == shape[:-1]:
             targets = targets[..., None]
@@ -165,6 +167,7 @@ class SquaredError(_Natural):
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return the identity."""
+        _require_outputs(outputs)
         return torch.diag_embed(torch.ones_like(outputs))
 
     def _draw(self, outputs: Tensor, generator: torch.Generator) -> Tensor:
@@ -189,6 +192,7 @@ class Categorical(_Natural):
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(p) - p p^T."""
+        _require_outputs(outputs)
         p = self._mean(outputs)
         return torch.diag_embed(p) - p[..., :, None] * p[..., None, :]
 
@@ -231,13 +235,15 @@ class Bernoulli(_Natural):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of the binary cross-entropies."""
-        return (softplus(outputs) - self._shaped(outputs, targets) * outputs).sum(-1)
+        y = self._shaped(outputs, targets)
+        return (softplus(outputs) - y * outputs).sum(-1)
 
     def _mean(self, outputs: Tensor) -> Tensor:
         return outputs.sigmoid()
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(p (1 - p))."""
+        _require_outputs(outputs)
         return torch.diag_embed(outputs.sigmoid() * (-outputs).sigmoid())
 
     def checked(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -261,13 +267,15 @@ class Poisson(_Natural):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the sum of e^f - y f."""
-        return (outputs.exp() - self._shaped(outputs, targets) * outputs).sum(-1)
+        y = self._shaped(outputs, targets)
+        return (outputs.exp() - y * outputs).sum(-1)
 
     def _mean(self, outputs: Tensor) -> Tensor:
         return outputs.exp()
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(e^f)."""
+        _require_outputs(outputs)
         return torch.diag_embed(self._mean(outputs))
 
     def checked(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -312,6 +320,7 @@ class HeteroscedasticGaussian(OutputLaw):
 
     def fisher(self, outputs: Tensor) -> Tensor:
         """Return diag(e^{-s}, 1/2)."""
+        _require_outputs(outputs)
         precision = (-outputs[..., self._width(outputs) :]).exp()
         return torch.diag_embed(torch.cat([precision, torch.full_like(precision, 0.5)], -1))
 
@@ -328,6 +337,15 @@ class HeteroscedasticGaussian(OutputLaw):
         targets = self._shaped(outputs, targets)
         mean, log_variance = outputs.split(self._width(outputs), -1)
         return targets - mean, log_variance
+
+
+def _require_outputs(outputs: Tensor) -> None:
+    """Raise unless outputs are real floating point `(..., d_y)`; no number is looked at."""
+    if not outputs.is_floating_point() or outputs.ndim == 0 or outputs.shape[-1] == 0:
+        raise ValueError(
+            f"outputs has dtype {outputs.dtype} and shape {tuple(outputs.shape)}; "
+            "allowed: real floating point, (..., d_y)"
+        )
 
 
 def _integer(targets: object) -> bool:

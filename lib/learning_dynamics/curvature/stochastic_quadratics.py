@@ -26,6 +26,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_numbers,
+    require_symmetric,
+    require_tensors,
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Modes:
@@ -46,12 +53,9 @@ class Modes:
 
     def __post_init__(self) -> None:
         """Check shapes and signs."""
-        for name, values in (("noise", self.noise), ("error", self.error)):
-            if self.curvature.ndim != 1 or values.shape != self.curvature.shape:
-                raise ValueError(
-                    f"curvature and {name} have shapes {tuple(self.curvature.shape)} and {tuple(values.shape)}; "
-                    "allowed: (d) for both"
-                )
+        require_tensors(
+            curvature=(self.curvature, "d"), noise=(self.noise, "d"), error=(self.error, "d"), finite=True
+        )
         if not (self.curvature > 0).all():
             raise ValueError(f"curvature reaches {float(self.curvature.min()):.3g}; allowed: > 0")
         if not (self.noise >= 0).all():
@@ -136,8 +140,7 @@ def moments(H: Tensor, C: Tensor, Sigma: Tensor, start_error: Tensor, step_sizes
         ValueError: a shape is wrong, a matrix is not symmetric, or H or C is not positive definite.
     """
     _root(H, C, Sigma, start_error)
-    if step_sizes.ndim != 1:
-        raise ValueError(f"step_sizes has shape {tuple(step_sizes.shape)}; allowed: (K)")
+    require_tensors(H=(H, "d d"), step_sizes=(step_sizes, "K"), empty=True)
     relative, inverse = torch.linalg.solve(C, H), torch.linalg.inv(C)
     U, eye = inverse @ Sigma @ inverse, torch.eye(len(H), dtype=H.dtype, device=H.device)
     mean, V, total, across = start_error, torch.zeros_like(H), start_error, torch.zeros_like(H)
@@ -170,8 +173,7 @@ def excess_scheduled(problem: Modes, step_sizes: Tensor) -> Tensor:
     Raises:
         ValueError: there is no step.
     """
-    if step_sizes.ndim < 1 or step_sizes.shape[-1] < 1:
-        raise ValueError(f"step_sizes has shape {tuple(step_sizes.shape)}; allowed: (*grid, K) with K >= 1")
+    require_tensors(curvature=(problem.curvature, "d"), step_sizes=(step_sizes, "*grid K"))
     grid, steps = step_sizes.shape[:-1], step_sizes.shape[-1]
     width = max(1, int(steps**0.5))
     blocks = -(-steps // width)
@@ -212,7 +214,7 @@ def excess_decaying(problem: Modes, offset: float | Tensor, k: Tensor) -> Tensor
         ValueError: the offset or a member of k is negative.
     """
     rho = problem.curvature
-    start = torch.as_tensor(offset, dtype=rho.dtype, device=rho.device)
+    start = require_numbers("offset", offset, rho)
     if not (start >= 0).all():
         raise ValueError(f"offset reaches {float(start.min()):.3g}; allowed: >= 0")
     marks = _whole(k)
@@ -267,8 +269,10 @@ def excess_average(problem: Modes, step_size: float, k: Tensor, first: Tensor | 
         ValueError: the step is too long, or a member of k is smaller than `first`.
     """
     rho = problem.curvature
-    start = torch.as_tensor(first, device=rho.device).expand_as(torch.as_tensor(k))
-    n = (torch.as_tensor(k, device=rho.device) - start).to(rho)[..., None]
+    count, start = require_numbers("k", k, rho), require_numbers("first", first, rho)
+    require_broadcast("first", start, count.shape)
+    start = start.expand_as(count)
+    n = (count - start)[..., None]
     if not (n >= 0).all():
         raise ValueError(f"first exceeds k by {float(-n.min()):g}; allowed: first <= k")
     c = step_size * rho
@@ -415,16 +419,11 @@ def bound_average(problem: Modes, step_size: float, k: Tensor) -> Tensor:
 
 def _root(H: Tensor, C: Tensor, Sigma: Tensor, start_error: Tensor) -> Tensor:
     """Return the symmetric root of H after checking all four arguments."""
+    require_tensors(
+        H=(H, "d d"), C=(C, "d d"), Sigma=(Sigma, "d d"), start_error=(start_error, "d"), finite=True
+    )
     for name, matrix in (("H", H), ("C", C), ("Sigma", Sigma)):
-        if matrix.ndim != 2 or matrix.shape != H.shape or matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(
-                f"{name} has shape {tuple(matrix.shape)}; allowed: (d, d), the same for all three"
-            )
-        gap = float((matrix - matrix.mT).abs().amax())
-        if not gap <= 100 * len(matrix) * torch.finfo(matrix.dtype).eps * float(matrix.abs().amax()):
-            raise ValueError(f"{name} differs from its transpose by {gap:.1e}; allowed: a symmetric matrix")
-    if start_error.shape != H.shape[:1]:
-        raise ValueError(f"start_error has shape {tuple(start_error.shape)}; allowed: {tuple(H.shape[:1])}")
+        require_symmetric(name, matrix)
     least = float(torch.linalg.eigvalsh(C)[0])
     if not least > 0:
         raise ValueError(f"C has the eigenvalue {least:.3g}; allowed: positive definite")
@@ -446,14 +445,15 @@ def _symmetric(matrix: Tensor) -> Tensor:
 def _whole(k: Tensor) -> Tensor:
     """Return k as a vector of int64 after checking it."""
     marks = torch.as_tensor(k)
-    if marks.ndim != 1 or marks.is_floating_point() or len(marks) == 0 or int(marks.min()) < 0:
+    integer = not (marks.is_floating_point() or marks.is_complex())
+    if marks.ndim != 1 or not integer or len(marks) == 0 or int(marks.min()) < 0:
         raise ValueError(f"k is {marks.dtype} of shape {tuple(marks.shape)}; allowed: integers >= 0, (m)")
     return marks.long()
 
 
 def _counts(problem: Modes, k: Tensor | int) -> Tensor:
     """Return k in the dtype of the problem after checking that nothing is negative."""
-    count = torch.as_tensor(k).to(problem.curvature)
+    count = require_numbers("k", k, problem.curvature)
     if not (count >= 0).all():
         raise ValueError(f"k reaches {float(count.min()):g}; allowed: >= 0")
     return count

@@ -11,7 +11,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_finite, require_symmetric
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_finite,
+    require_numbers,
+    require_symmetric,
+    require_tensors,
+)
 
 
 class TrustRegionStep(NamedTuple):
@@ -44,8 +50,7 @@ def model_change(C: Tensor, gradient: Tensor, step: Tensor) -> Tensor:
         ValueError: shapes do not fit.
     """
     _require_problem(C, gradient)
-    if step.shape[-1] != gradient.shape[-1]:
-        raise ValueError(f"step has shape {tuple(step.shape)}; allowed: (*batch, {gradient.shape[-1]})")
+    require_tensors(gradient=(gradient, "*batch d"), step=(step, "*batch d"))
     return (gradient * step).sum(-1) + 0.5 * (step * (C @ step[..., None])[..., 0]).sum(-1)
 
 
@@ -66,8 +71,10 @@ def damped_step(C: Tensor, gradient: Tensor, damping: Tensor | float) -> Tensor:
         ValueError: shapes do not fit, a number is not finite, or C + damping I is not positive definite.
     """
     _require_problem(C, gradient)
-    weight = torch.as_tensor(damping, dtype=C.dtype, device=C.device)
+    weight = require_numbers("damping", damping, C)
     require_finite("damping", weight)
+    if weight.ndim:
+        require_broadcast("damping", weight[..., None], gradient.shape, enlarge=True)
     eye = torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
     factor, failed = torch.linalg.cholesky_ex(C + weight[..., None, None] * eye)
     if failed.any():
@@ -100,7 +107,9 @@ def trust_region_step(C: Tensor, gradient: Tensor, radius: Tensor | float) -> Tr
     values, vectors = torch.linalg.eigh(C)
     parts = (vectors.mT @ gradient[..., None])[..., 0]
     values, parts = torch.broadcast_tensors(values, parts)
-    delta = torch.as_tensor(radius, dtype=C.dtype, device=C.device).expand(parts.shape[:-1])
+    delta = require_numbers("radius", radius, C)
+    require_broadcast("radius", delta, parts.shape[:-1])
+    delta = delta.expand(parts.shape[:-1])
     if not (torch.isfinite(delta) & (delta > 0)).all():
         raise ValueError(f"radius = {float(delta.min()):.3g} at least; allowed: finite, > 0")
 
@@ -160,8 +169,9 @@ def gain_ratio(before: Tensor, after: Tensor, promised: Tensor) -> Tensor:
         `(*batch)`; 1 where the model is exact.
 
     Raises:
-        ValueError: a promise is not negative.
+        ValueError: a promise is not negative, or the shapes do not broadcast.
     """
+    require_tensors(before=(before, "*batch"), after=(after, "*batch"), promised=(promised, "*batch"))
     if not (promised < 0).all():
         raise ValueError(f"promised = {float(promised.max()):.3g} at most; allowed: < 0")
     after = torch.where(torch.isfinite(after), after, torch.inf)
@@ -183,23 +193,20 @@ def next_damping(
         high: above this ratio lambda is lowered.
 
     Returns:
-        `(*batch)`.
+        `(*batch)`; NaN where the ratio is.
 
     Raises:
-        ValueError: the factor is not above 1, or low exceeds high.
+        ValueError: the factor is not above 1, low exceeds high, or the shapes do not broadcast.
     """
     if not 1 < factor < float("inf"):
         raise ValueError(f"factor = {factor!r}; allowed: finite, > 1")
     if not low <= high:
         raise ValueError(f"low = {low!r}, high = {high!r}; allowed: low <= high")
+    require_tensors(damping=(damping, "*batch"), rho=(rho, "*batch"))
+    damping = torch.where(rho.isnan(), torch.nan, damping)  # nothing is known of that step
     return torch.where(rho > high, damping / factor, torch.where(rho < low, damping * factor, damping))
 
 
 def _require_problem(C: Tensor, gradient: Tensor) -> None:
-    if C.ndim < 2 or C.shape[-1] != C.shape[-2] or gradient.ndim < 1 or gradient.shape[-1] != C.shape[-1]:
-        raise ValueError(
-            f"C has shape {tuple(C.shape)} and gradient {tuple(gradient.shape)}; allowed: (*batch, d, d), (*batch, d)"
-        )
-    require_finite("C", C)
+    require_tensors(C=(C, "*batch d d"), gradient=(gradient, "*batch d"), finite=True)
     require_symmetric("C", C, 1e4)  # products of matrices as they are computed
-    require_finite("gradient", gradient)

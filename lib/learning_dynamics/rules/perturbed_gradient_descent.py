@@ -17,6 +17,7 @@ from learning_dynamics.rules.hyperparameters import (
     require_step_size,
     step_size_at,
 )
+from learning_dynamics.rules.rule import require_parameters, require_step
 
 CORRELATIONS = ("none", "differenced")
 KICKS = ("signs", "normal")
@@ -73,11 +74,21 @@ class PerturbedGradientDescent:
                 raise ValueError(f"{name} = {value!r}; allowed: {' or '.join(map(repr, allowed))}")
 
     def start(self, theta: Tensor) -> KickState:
-        """Return the state before the first step; `theta (*batch, d)`."""
+        """Return the state before the first step; `theta (*batch, d)`.
+
+        Raises:
+            ValueError: theta is not real floating point `(*batch, d)`.
+        """
+        require_parameters(theta)
         return KickState(0, torch.zeros_like(theta))
 
     def step(self, theta: Tensor, gradient: Tensor, state: KickState) -> tuple[Tensor, KickState]:
-        """Return `theta (*batch, d)` and the state after one step."""
+        """Return `theta (*batch, d)` and the state after one step.
+
+        Raises:
+            ValueError: theta is not real floating point, or a gradient does not fit to it.
+        """
+        require_step(theta, gradient)
         if self.kicks == "signs":
             unit = torch.empty(theta.shape, dtype=theta.dtype, device=theta.device)
             unit = unit.bernoulli_(0.5, generator=self.generator) * 2 - 1
@@ -97,5 +108,9 @@ class PerturbedGradientDescent:
 
         Returns:
             `(*batch, d)`, the parameters minus the last kick; of plain kicks only the last is taken back.
+
+        Raises:
+            ValueError: theta is not of the kick's shape, dtype and device.
         """
+        require_step(theta, state.kick)
         return theta - state.kick
