@@ -37,7 +37,7 @@ sys.path.insert(0, str(ROOT / "book/_ext"))
 
 from book_pages import surface  # noqa: E402
 
-TENSOR = re.compile(r"\b(Tensor|Samples|Hyperparameter|StepSize|Schedule|Momentum)\b")
+TENSOR = re.compile(r"\b(Tensor|Samples|Hyperparameter|StepSize|Schedule|Momentum|Data)\b")
 FLAGS = {"converged": False, "diverged": True, "success": False}
 DTYPES = {"integers", "real", "floating point", "another device"}
 WORK = {"iterations", "steps", "evaluations", "sweeps", "rounds"}  # how long it took is no result

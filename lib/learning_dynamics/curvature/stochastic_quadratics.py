@@ -140,7 +140,7 @@ def moments(H: Tensor, C: Tensor, Sigma: Tensor, start_error: Tensor, step_sizes
         ValueError: a shape is wrong, a matrix is not symmetric, or H or C is not positive definite.
     """
     _root(H, C, Sigma, start_error)
-    require_tensors(H=(H, "d d"), step_sizes=(step_sizes, "K"), empty=True)
+    require_tensors(step_sizes=(step_sizes, "K"), empty=True)
     relative, inverse = torch.linalg.solve(C, H), torch.linalg.inv(C)
     U, eye = inverse @ Sigma @ inverse, torch.eye(len(H), dtype=H.dtype, device=H.device)
     mean, V, total, across = start_error, torch.zeros_like(H), start_error, torch.zeros_like(H)
@@ -173,7 +173,7 @@ def excess_scheduled(problem: Modes, step_sizes: Tensor) -> Tensor:
     Raises:
         ValueError: there is no step.
     """
-    require_tensors(curvature=(problem.curvature, "d"), step_sizes=(step_sizes, "*grid K"))
+    require_tensors(step_sizes=(step_sizes, "*grid K"))
     grid, steps = step_sizes.shape[:-1], step_sizes.shape[-1]
     width = max(1, int(steps**0.5))
     blocks = -(-steps // width)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_broadcast, require_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,9 @@ class MemoryFunction:
         Raises:
             ValueError: the times are not real floating point, or do not broadcast.
         """
-        require_tensors(s=(s, "*times"), t=(t, "*times"))
+        require_tensors(s=(s, "*times"))
+        require_tensors(t=(t, "*times"))  # of another floating point dtype, perhaps: it is promoted
+        require_broadcast("t", t, s.shape, enlarge=True)
         return self.rate(s) / self.value(t)
 
     def friction(self, t: Tensor) -> Tensor:

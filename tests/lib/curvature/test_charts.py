@@ -154,5 +154,5 @@ def test_bad_arguments_are_named() -> None:
         step_in_chart(lambda p: 0.5 - p, chart, p, 0)
     with pytest.raises(ValueError, match=r"weight = 2; allowed: from 0 to 1"):
         step_in_chart(lambda p: 0.5 - p, chart, p, 0.1, 2)
-    with pytest.raises(ValueError, match=r"shapes of C, J = \(2, 2\), \(3, 3\); allowed"):
+    with pytest.raises(ValueError, match=r"J has shape \(3, 3\); allowed"):
         pullback(torch.eye(2), torch.eye(3))

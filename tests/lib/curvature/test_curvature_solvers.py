@@ -182,7 +182,7 @@ I2, ONE = torch.eye(2), torch.ones(2)
         (lambda: curvature.conjugate_gradient(I2, ONE, damping=-1.0), "damping = -1.0"),
         (lambda: curvature.conjugate_gradient(I2, ONE, tolerance=0.0), "tolerance = 0.0"),
         (lambda: curvature.conjugate_gradient(I2, ONE, max_steps=-1), "max_steps = -1"),
-        (lambda: curvature.conjugate_gradient(I2, ONE, start=torch.ones(3)), "start has shape"),
+        (lambda: curvature.conjugate_gradient(I2, ONE, start=torch.ones(3)), "start is"),
         (lambda: curvature.conjugate_gradient(I2, ONE, preconditioner=-I2), "not positive definite"),
         (lambda: curvature.lanczos(I2, torch.zeros(2), 1), "start = "),
         (lambda: curvature.lanczos(I2, ONE, 3), "steps = 3"),

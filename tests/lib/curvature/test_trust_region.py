@@ -138,7 +138,7 @@ def test_next_damping_moves_at_the_thresholds():
     ("call", "words"),
     [
         (lambda C, g: damped_step(C, g, -100.0), "damping = -100 at least; allowed"),
-        (lambda C, g: damped_step(C, g[:, :3], 1.0), "C has shape"),
+        (lambda C, g: damped_step(C, g[:, :3], 1.0), "gradient has shape"),
         (lambda C, g: damped_step(C, g, math.nan), "damping has entries"),
         (lambda C, g: trust_region_step(C, g, 0.0), "radius = 0 at least; allowed: finite, > 0"),
         (lambda C, g: trust_region_step(C * math.nan, g, 1.0), "C has entries"),
