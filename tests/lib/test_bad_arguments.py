@@ -323,14 +323,17 @@ def test_nothing_is_silently_wrong(specimen: Specimen) -> None:
     assert unused == set(), "exempt without need"
 
 
-def test_the_counts(record_property: Any) -> None:
-    """Not a test of its own: what `-rA` or a report shows of all of them."""
+def test_the_counts(capsys: pytest.CaptureFixture) -> None:
+    """Not a test of its own: what the walk has seen, room by room what it has not, written into the run."""
     names = len({each.name for each in SPECIMENS})
-    text = f"{names} names, {sum(COUNTS.values())} mutations: " + ", ".join(
-        f"{count} {what}" for what, count in sorted(COUNTS.items())
-    )
-    record_property("walk", text)
-    print(text)
+    counted = ", ".join(f"{count} {what}" for what, count in sorted(COUNTS.items()))
+    elsewhere: Counter[str] = Counter()
+    for path, given in public():
+        if path.partition(".")[0] not in ROOMS and any(map(takes_tensors, given.values())):
+            elsewhere[path.partition(".")[0]] += 1
+    with capsys.disabled():
+        print(f"\n{names} names in {len(ROOMS)} rooms, {sum(COUNTS.values())} mutations: {counted}")
+        print(f"names without a walk: {dict(sorted(elsewhere.items()))}, and {len(UNWALKED)} with a reason")
 
 
 # ----------------------------------------------------------------------------------------- the walk can fail

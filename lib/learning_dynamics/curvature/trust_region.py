@@ -193,7 +193,7 @@ def next_damping(
         high: above this ratio lambda is lowered.
 
     Returns:
-        `(*batch)`; NaN where the ratio is.
+        `(*batch)`; as it was where the ratio is NaN.
 
     Raises:
         ValueError: the factor is not above 1, low exceeds high, or the shapes do not broadcast.
@@ -203,7 +203,6 @@ def next_damping(
     if not low <= high:
         raise ValueError(f"low = {low!r}, high = {high!r}; allowed: low <= high")
     require_tensors(damping=(damping, "*batch"), rho=(rho, "*batch"))
-    damping = torch.where(rho.isnan(), torch.nan, damping)  # nothing is known of that step
     return torch.where(rho > high, damping / factor, torch.where(rho < low, damping * factor, damping))
 
 

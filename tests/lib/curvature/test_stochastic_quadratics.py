@@ -263,6 +263,6 @@ def test_bad_arguments_are_named() -> None:
         cv.Modes(modes.curvature, -modes.noise, modes.error)
     with pytest.raises(ValueError, match="curvature reaches"):
         cv.Modes(-modes.curvature, modes.noise, modes.error)
-    with pytest.raises(ValueError, match="curvature and error"):
+    with pytest.raises(ValueError, match="error has shape"):
         cv.Modes(modes.curvature, modes.noise, modes.error[:1])
     assert cv.excess_decaying(modes, torch.tensor([1.0, 2.0]), torch.tensor([0])).shape == (2, 1)
