@@ -910,7 +910,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# So the law is *metastable*: it is reached at the time $1/(\eta\sigma^2)$, and holds until the first escape, which for $\eta\sigma^2=.001$ does not occur in these runs. Read "the limit of $\mathbb E\lVert u\rVert^2$" below in this sense: a long time, and kicks small enough that no run is lost.
+# So the law is *metastable*: it is reached at the time $1/(\eta\sigma^2)$, and holds until the first escape, which is rare for $\eta\sigma^2\le.001$ (with another seed of this page one run in many was lost at $.0005$). Read "the limit of $\mathbb E\lVert u\rVert^2$" below in this sense: a long time, and kicks small enough that no run is lost.
 #
 # ## The theorem
 #
@@ -958,6 +958,7 @@ def theorem_runs(p, back, steps, walkers):  # per run: mean of ‖u‖² and of 
     return torch.stack(seen).mean(0), sigma
 
 
+# %%
 long, many = run.pick(smoke=300, book=16_000, paper=40_000), run.pick(smoke=10, book=100, paper=400)
 (plain_u, plain_trace), sigma_32 = theorem_runs(32, False, long, many)
 (back_bar, back_trace_bar), _ = theorem_runs(32, True, long, many)
@@ -1114,7 +1115,7 @@ ledger.check(
     "thesis:beyond-edge-of-stability",
     "Under plain kicks the largest eigenvalue settles in inverse proportion to the step size",
     measured=statistics.log_log_slope(step_sizes[:, 0, 0], late_sharp[0].T),
-    criterion=exponent("exponent of λ_1 late in the run in η, five problems", -1, neighbours=(-0.5, -2)),
+    criterion=exponent("exponent of λ_1 late in the run in η, five problems", -1, neighbours=(0, -2)),
     control=control("λ_1 at the start", statistics.log_log_slope(step_sizes[:, 0, 0], climb[0, 0].T)),
     expected="reproduced",
     claim="experiment",
@@ -1375,7 +1376,7 @@ figures.comparison(
 # - **Never add plain noise to the weights.** If you want smoothing, take the last kick back, or, which is the same, evaluate the gradient at a shaken copy of the weights. It costs the memory of one kick, or of its seed.
 # - **Report and keep $\bar\theta$**, the point behind the kick, or run the last tenth without noise. The iterate itself carries a kick of $\sqrt d\,\sigma$.
 # - **Compare with weight decay first.** It is cheaper, and on digits the two cannot be told apart.
-# - **$\sigma$ sets how fast, and how much of the trace is penalized, and not how far plain noise drifts.** Keep $\eta\sigma^2\le10^{-3}$; plain runs diverge above.
+# - **$\sigma$ sets how fast, and how much of the trace is penalized, and not how far plain noise drifts.** Keep $\eta\sigma^2\le10^{-3}$: above it plain runs diverge often, below it rarely.
 # - **When this fails.** In wide networks the variance of the shaken gradient grows with the width; the next chapter repairs that. And where rescaling two layers changes the trace without changing the function, a smaller trace may mean nothing.
 #
 # ## Exercises
@@ -1530,7 +1531,7 @@ def only_v(everywhere):  # growth factors of ‖u‖ per step, p = 10, plain coi
     mask = (
         torch.ones(11, **like) if everywhere else torch.cat([torch.zeros(10, **like), torch.ones(1, **like)])
     )
-    for _ in range(run.pick(smoke=200, book=2000, paper=5000)):
+    for _ in range(300 if everywhere else run.pick(smoke=200, book=2000, paper=5000)):
         coins = 2 * torch.empty_like(theta).bernoulli_(0.5, generator=source) - 1
         after = theta - 0.05 * valley.gradient(theta) + 0.1 * mask * coins
         grown.append(after[:, :-1].norm(dim=-1) / theta[:, :-1].norm(dim=-1))
