@@ -1514,6 +1514,7 @@ def recursion(inputs, matrices=A):
     return w
 
 
+# %%
 differences = torch.cat([zeta[:1], zeta.diff(dim=0)])
 eye = torch.eye(3, **like)
 constants = product(0, 11) @ w_0 + sum(product(i + 1, 11) @ zeta[i] for i in range(12))
@@ -1526,6 +1527,7 @@ swapped = (
 still = eye.expand(12, 3, 3)
 
 
+# %%
 def only_v(everywhere):  # growth factors of ‖u‖ per step, p = 10, plain coins
     theta, source, grown = valley_start.clone(), run.generator("only v"), []
     mask = (
@@ -1549,9 +1551,9 @@ def largest_v(z, steps=4000):  # max |v| / σ, differenced coins at a fixed ‖u
     return most
 
 
-shares = torch.linspace(0.02, 0.98, 25, **like)  # σ² in units of its largest value
-s = shares  # = 2σ²/(χ³‖u_0‖²)
-attained = (shares / 2) / (1 - (1 - s) ** 2)  # pσ²/(1 − ρ²) in units of pχ³‖u_0‖²
+# %%
+shares = torch.linspace(0.02, 0.98, 25, **like)  # σ² in units of its largest value, 2σ²/(χ³‖u_0‖²)
+attained = (shares / 2) / (1 - (1 - shares) ** 2)  # pσ²/(1 − ρ²) in units of pχ³‖u_0‖²
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -1587,6 +1589,7 @@ ledger.check(
     control=control("the two exchanged", torch.cat([(2 / (1 + fine)).diff(), -(1 / (1 - fine**2)).diff()])),
     expected="holds",
 )
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-noise-on-v",
     "Plain kicks on v alone: ‖u‖ never grows",
