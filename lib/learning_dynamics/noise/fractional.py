@@ -79,8 +79,8 @@ def fractional_gaussian_noise(
         raise ValueError(f"hurst = {hurst}; allowed: one whose circulant eigenvalues are >= -1e-12")
     roots = (eigenvalues.clamp(min=0) / len(eigenvalues)).sqrt().to(dtype)
     samples = math.prod(size)
-    like = {"generator": generator, "dtype": dtype, "device": generator.device}
-    white = torch.complex(*(torch.randn((samples + 1) // 2, len(roots), **like) for _ in range(2)))
+    shape = (2, (samples + 1) // 2, len(roots))
+    white = torch.complex(*torch.randn(shape, generator=generator, dtype=dtype, device=generator.device))
     both = torch.fft.fft(white * roots)[:, :steps]
     return torch.stack([both.real, both.imag], 1).reshape(-1, steps)[:samples].reshape(*size, steps)
 
