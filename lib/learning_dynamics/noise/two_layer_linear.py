@@ -1,7 +1,8 @@
 r"""What shaken weights do to a two-layer linear network.
 
-The output is :math:`W_2W_1x` and the loss :math:`\frac1{2n}\lVert Y-XW_1^\top W_2^\top\rVert^2`. All formulas are exact. `second_moment` is :math:`\hat\Sigma=X^\top X/n`; the noise is normal with standard deviation
-:math:`\sigma` on all weights, or :math:`\sqrt2\sigma` on one of the two layers, drawn with equal probability.
+The output is :math:`W_2W_1x` and the loss :math:`\frac1{2n}\lVert Y-XW_1^\top W_2^\top\rVert^2`. `second_moment` is
+:math:`\hat\Sigma=X^\top X/n`; the noise is normal with standard deviation :math:`\sigma` on all weights, or
+:math:`\sqrt2\sigma` on one of the two layers, drawn with equal probability. All formulas are exact.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def penalty(W1: Tensor, W2: Tensor, second_moment: Tensor, sigma: float) -> Tens
 def constant(width: int | Tensor, outputs: int, second_moment: Tensor, sigma: float) -> Tensor:
     r"""Return the constant that shaking both layers at a time adds to the mean loss.
 
-    It is :math:`\frac{\sigma^4}2md_y\,\mathrm{tr}\,\hat\Sigma`. Shaking one layer at a time adds none (Orvieto 2023, eq. 175 and 178).
+    It is :math:`\frac{\sigma^4}2md_y\,\mathrm{tr}\,\hat\Sigma`. Shaking one layer at a time adds none (Orvieto 2023,
+    eq. 175 and 178).
 
     Args:
         width: m, a number or a tensor of them.
@@ -71,7 +73,8 @@ def gradient_noise(
     r"""Return the trace of the covariance of the shaken gradient, at weights that fit all data, for one output.
 
     With :math:`S=\hat\Sigma`, :math:`B=SW_1^\top`,
-    :math:`c_1=\lVert B\rVert^2+\lVert a\rVert^2\,\mathrm{tr}\,S^2` and the Hessian H of the loss there, the leading terms in the width m are
+    :math:`c_1=\lVert B\rVert^2+\lVert a\rVert^2\,\mathrm{tr}\,S^2` and the Hessian H of the loss there, the
+    leading terms in the width m are
     :math:`\sigma^2\lVert H\rVert_F^2+3\sigma^4mc_1+2\sigma^6m^2\,\mathrm{tr}\,S^2` for all weights at a time, and
     :math:`\sigma^2\lVert H\rVert_F^2+2\sigma^4mc_1` for one layer at a time.
 
