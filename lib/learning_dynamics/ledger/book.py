@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from learning_dynamics._internal.display import clear_lines, emit, write_line
+from learning_dynamics._internal.display import begin, emit, write_line
 from learning_dynamics.ledger import cards
 from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon
 from learning_dynamics.ledger.read import KEY, SCHEMA
@@ -97,7 +97,7 @@ class Ledger:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.records: list[dict[str, Any]] = []
-        clear_lines(run.chapter)
+        begin(run.chapter)
 
     def check(
         self,
