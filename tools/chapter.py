@@ -82,7 +82,11 @@ def execute(chapter: str, root: Path = ROOT) -> float:
         raise ValueError(f"CHAPTER = {chapter!r}; allowed: {known}")
     fill(script, root)
     notebook = read_script(script)
-    os.environ |= {"OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    os.environ |= {
+        "OMP_NUM_THREADS": "1",
+        "LEARNING_DYNAMICS_STRICT": "1",
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
     os.environ.pop("LEARNING_DYNAMICS_RECORDS", None)
     with slot(root):
         started = time.perf_counter()

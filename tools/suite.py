@@ -25,7 +25,11 @@ SMOKE_SEEDS = (0, 7)
 
 def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> bool:
     """Run a command with one thread for linear algebra; return whether it succeeded."""
-    settings = os.environ | {"OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"} | environment
+    settings = (
+        os.environ
+        | {"OMP_NUM_THREADS": "1", "LEARNING_DYNAMICS_STRICT": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+        | environment
+    )
     print("$ " + " ".join(Path(word).name if word == PYTHON else str(word) for word in command), flush=True)
     return subprocess.run([str(word) for word in command], cwd=cwd, env=settings, check=False).returncode == 0
 

@@ -19,17 +19,17 @@ def emit(text: str, html: str, metadata: dict[str, Any], *, plain: str | None = 
         metadata: Stored with the output, invisible on the page.
         plain: What a script prints instead of `text`; may hold numbers.
     """
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        shell = None
-    else:
-        shell = get_ipython()
-    if shell is None:
+    if _shell() is None:
         print(plain or text, flush=True)
     else:
+        from IPython.display import display
+
         display({"text/plain": text, "text/html": html}, raw=True, metadata=metadata)
+
+
+def in_a_reader_s_notebook() -> bool:
+    """Return whether this is a notebook that no tool of the book executes: they set LEARNING_DYNAMICS_STRICT."""
+    return _shell() is not None and not os.environ.get("LEARNING_DYNAMICS_STRICT")
 
 
 def write_line(chapter: str, kind: str, record: dict[str, Any]) -> None:
@@ -53,6 +53,15 @@ def write_drawing(record: dict[str, Any]) -> None:
     """Append what a figure shows to the records of the chapter that runs, if one does."""
     if _chapter is not None:
         write_line(_chapter, "drawings", record)
+
+
+def _shell() -> Any:
+    """Return IPython's shell, or None in a plain script."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return None
+    return get_ipython()
 
 
 def _records(chapter: str, kind: str) -> Path | None:
