@@ -119,7 +119,7 @@ def compute(call: Call) -> dict[str, Tensor]:
 
 def named(options: argparse.Namespace) -> str:
     """Return a result's name: the layers, and the noise levels where they are not the usual ones."""
-    levels = "" if options.sigmas == SIGMAS else "-at-" + "-".join(map(str, options.sigmas))
+    levels = "" if options.sigmas == SIGMAS else "-at-" + "-".join(map(str, options.sigmas)).replace(".", "_")
     return f"mnist-{options.hidden}x{options.width}{levels}"
 
 
