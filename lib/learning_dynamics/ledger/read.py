@@ -15,7 +15,6 @@ from typing import Any
 SCHEMA = 1
 KEY = "learning_dynamics/claim"
 NUMBERS_KEY = "learning_dynamics/numbers"
-DRAWING_KEY = "learning_dynamics/drawing"
 VERDICTS = (
     "holds", "reproduced", "partly", "not reproduced", "corrected", "out of reach", "stated", "not evaluated",
 )  # fmt: skip
@@ -41,12 +40,11 @@ def metadata_of_outputs(notebook: dict[str, Any], key: str) -> Iterator[dict[str
 
     Args:
         notebook: The notebook as read from JSON.
-        key: The key of an output's metadata, or of that of its picture.
+        key: The key of an output's metadata.
     """
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
-            metadata = output.get("metadata", {})
-            value = metadata.get(key, metadata.get("image/png", {}).get(key))
+            value = output.get("metadata", {}).get(key)
             if isinstance(value, dict):
                 yield value
 
