@@ -1,6 +1,6 @@
 # Learning Dynamics: every command of the book. `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup book pdf test chapter all-chapters run serve bench seeds kept repository clean
+.PHONY: help setup book pdf test chapter pull all-chapters run serve bench seeds kept repository clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,6 +8,14 @@ SCALE ?= book
 DEVICE ?= auto
 SEED ?= 0
 PORT ?= 8000
+CHAPTER ?=
+PART ?=
+PARTS ?=
+OUT ?=
+URL ?=
+OVERWRITE ?=
+# Recipes read these from the environment, where a shell takes a quote or a semicolon in them for what it is.
+export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL
 
 help: ## List these commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +29,7 @@ setup: .venv/ready ## Make the virtual environment and install what the book nee
 	@touch $@
 
 book: .venv/ready ## Render the committed chapters to book/_build/html
+	@$(BIN)/python tools/chapter.py --stale
 	@$(BIN)/jupyter-book build . -W --keep-going -n --path-output book
 	@echo "Open $(CURDIR)/book/_build/html/index.html"
 
@@ -29,33 +38,36 @@ pdf: book ## Print the rendered book into one PDF, and offer it on the landing p
 	@$(BIN)/jupyter-book build . -W --keep-going -n --path-output book > /dev/null
 
 test: .venv/ready ## Run every test and print the time of each part
-	@$(BIN)/python tools/suite.py $(PARTS)
+	@$(BIN)/python tools/suite.py $$PARTS
 
 chapter: .venv/ready ## Execute one chapter and write its notebook: CHAPTER=part/name
-	@$(BIN)/python tools/chapter.py $(CHAPTER)
+	@$(BIN)/python tools/chapter.py $$CHAPTER $(if $(OVERWRITE),--overwrite)
+
+pull: .venv/ready ## Take what was edited in a chapter's notebook into its .py: CHAPTER=part/name
+	@$(BIN)/python tools/pull.py "$$CHAPTER"
 
 all-chapters: .venv/ready ## Execute every chapter
 	@$(BIN)/python tools/chapter.py --all
 
 run: .venv/ready ## Run a chapter into a new file: CHAPTER=part/name [SCALE= DEVICE= SEED= PART= OUT=]
-	@$(BIN)/python tools/notebook.py "$(CHAPTER)" --scale $(SCALE) --device $(DEVICE) --seed $(SEED) \
-	  $(if $(PART),--part $(PART)) $(if $(OUT),--out $(OUT))
+	@$(BIN)/python tools/notebook.py "$$CHAPTER" --scale "$$SCALE" --device "$$DEVICE" --seed "$$SEED" \
+	  $(if $(PART),--part "$$PART") $(if $(OUT),--out "$$OUT")
 
 serve: book ## Render and serve the book on this machine: [PORT=8000]
-	@echo "http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
-	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory book/_build/html
+	@echo "http://127.0.0.1:$$PORT/ (stop with Ctrl-C)"
+	@$(BIN)/python -m http.server "$$PORT" --bind 127.0.0.1 --directory book/_build/html
 
 bench: .venv/ready ## Measure speed ratios, chapter times and the render: [PART=recurrence]
-	@$(BIN)/python tools/bench.py $(PART)
+	@$(BIN)/python tools/bench.py $$PART
 
 seeds: .venv/ready ## Run chapters with other seeds: same verdicts? [CHAPTER=part/name]
-	@$(BIN)/python tools/seeds.py $(CHAPTER)
+	@$(BIN)/python tools/seeds.py $$CHAPTER
 
 kept: .venv/ready ## Compute the kept results that need no GPU again and compare
 	@$(BIN)/python tools/kept.py
 
 repository: .venv/ready ## Change the repository's address everywhere: URL=https://host/owner/name
-	@$(BIN)/python tools/repository.py "$(URL)"
+	@$(BIN)/python tools/repository.py "$$URL"
 
 clean: ## Remove the rendered book and caches; notebooks and the environment stay
 	@rm -rf book/_build book/api .pytest_cache .ruff_cache .hypothesis .coverage

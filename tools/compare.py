@@ -1,4 +1,7 @@
-"""Hold the numbers that a run of the notebooks wrote against the committed ones: python tools/compare.py FOLDER."""
+"""Hold the numbers and figures that a run of the notebooks wrote against the committed ones.
+
+python tools/compare.py FOLDER
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 
 from chapter import ROOT
 from learning_dynamics.ledger.read import (
+    DRAWING_KEY,
     NUMBERS_KEY,
     chapters,
     close,
@@ -18,13 +22,18 @@ from learning_dynamics.ledger.read import (
     written_records,
 )
 
+DRAWN = 1e-6  # of the sum of an artist's absolute values: what rounding may change a digest by
+
 
 def compare(chapter: str, folder: Path, root: Path = ROOT) -> list[str]:
-    """Return, a line each, where a chapter's recomputed records and figure numbers differ from the committed ones."""
+    """Return, a line each, where a chapter's recomputed records, numbers and figures differ from the committed ones."""
     path = notebook_path(root, chapter)
     lines = differences(notebook_records(path), written_records(folder, chapter))
     lines += figure_differences(
         notebook_records(path, NUMBERS_KEY), written_records(folder, chapter, "numbers")
+    )
+    lines += drawing_differences(
+        notebook_records(path, DRAWING_KEY), written_records(folder, chapter, "drawings")
     )
     return [f"{chapter}: {line}" for line in lines]
 
@@ -56,6 +65,50 @@ def _table_differences(name: str, old: dict[str, Any], new: dict[str, Any]) -> I
             if x != y and not close(float(x), float(y), new["rtol"], new["noise"]):
                 yield f"numbers of {name}, {column}, row {row}: {x} in the notebook, {y} recomputed"
                 break
+
+
+def drawing_differences(committed: list[dict[str, Any]], recomputed: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield where a figure shows something else than the committed one.
+
+    On another processor or with other libraries a chaotic run is drawn differently: there only what does not hang on
+    the last bits is compared, which is the number of axes and the names and scales of their directions.
+    """
+    if len(committed) != len(recomputed):
+        yield f"{len(committed)} figures in the notebook, {len(recomputed)} recomputed"
+        return
+    for number, (old, new) in enumerate(zip(committed, recomputed, strict=True), 1):
+        if old.get("not compared") or new.get("not compared"):
+            if old.get("not compared") != new.get("not compared"):
+                yield f"figure {number}: is compared on one side only"
+            continue
+        if len(old["axes"]) != len(new["axes"]):
+            yield f"figure {number}: {len(old['axes'])} axes in the notebook, {len(new['axes'])} recomputed"
+            continue
+        if old["processor"] != new["processor"]:
+            continue
+        for place, (a, b) in enumerate(zip(old["axes"], new["axes"], strict=True), 1):
+            for line in _axes_differences(a, b):
+                yield f"figure {number}, axes {place}: {line}"
+
+
+def _axes_differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    if old["words"] != new["words"]:
+        yield f"words {old['words']} in the notebook, {new['words']} recomputed"
+    if len(old["artists"]) != len(new["artists"]):
+        yield f"{len(old['artists'])} artists in the notebook, {len(new['artists'])} recomputed"
+        return
+    for a, b in zip(old["artists"], new["artists"], strict=True):
+        if a != b and not _same_artist(a, b):
+            yield f"{a} in the notebook, {b} recomputed"
+
+
+def _same_artist(old: str, new: str) -> bool:
+    (kind, a), (other, b) = (text.rsplit(" | ", 1) for text in (old, new))
+    (count, holes, *x), (count_too, holes_too, *y) = a.split(), b.split()
+    if (kind, count, holes) != (other, count_too, holes_too):
+        return False
+    size = max(float(x[0]), float(y[0]))
+    return all(abs(float(p) - float(q)) <= DRAWN * size for p, q in zip(x, y, strict=True))
 
 
 def main() -> int:

@@ -13,46 +13,66 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from chapter import ROOT, write_atomically
-from learning_dynamics.ledger.read import chapters, notebook_path, written_records
-from learning_dynamics.runs import SCALES
+from chapter import ROOT, known_chapter, own_library, settings, write_atomically
+from learning_dynamics.ledger.read import notebook_path, written_records
+from learning_dynamics.runs import SCALES, Run
 
 
-def run(chapter: str, out: Path, parameters: dict[str, object], root: Path = ROOT) -> None:
-    """Execute with papermill and write the notebook and, beside it, the records.
+def run(chapter: str, out: Path, parameters: dict[str, object], root: Path = ROOT) -> list[dict[str, Any]]:
+    """Execute with papermill, write the notebook and, beside it, the records, and return these.
+
+    A run that fails leaves nothing.
 
     Raises:
-        ValueError: Unknown chapter or scale, or a file that exists already.
+        ValueError: Unknown chapter, a parameter that is not allowed, or a file that exists already.
     """
-    if chapter not in chapters(root):
-        raise ValueError(f"CHAPTER = {chapter!r}; allowed: {', '.join(chapters(root))}")
-    if parameters["SCALE"] not in SCALES:
-        raise ValueError(f"SCALE = {parameters['SCALE']!r}; allowed: one of {', '.join(SCALES)}")
+    known_chapter(chapter, root)
+    given = {key.lower(): value for key, value in parameters.items()}
+    Run(chapter, **given)  # type: ignore[arg-type]  # refuses a wrong one in one line, before a kernel starts
+    if "PART" in parameters and not has_parts(notebook_path(root, chapter)):
+        raise ValueError(f"PART = {parameters['PART']!r}; allowed: none, since {chapter} is one piece")
     if out.suffix != ".ipynb":
         raise ValueError(f"OUT = {str(out)!r}; allowed: a new file that ends in .ipynb")
     records = out.with_suffix(".json")
     for path in (out, records):
         if path.exists():
             raise ValueError(f"OUT = {str(path)!r}, which exists already; allowed: a new file")
-    out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["LEARNING_DYNAMICS_RECORDS"] = folder
-        try:
-            papermill.execute_notebook(
-                notebook_path(root, chapter),
-                out,
-                parameters=parameters,
-                cwd=notebook_path(root, chapter).parent,
-                kernel_name="python3",
-            )
-        finally:
-            found = written_records(Path(folder), chapter)
-            if found:
-                write_atomically(records, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        os.environ |= settings() | {"LEARNING_DYNAMICS_RECORDS": folder, "LEARNING_DYNAMICS_STRICT": ""}
+        made = Path(folder) / "made.ipynb"
+        papermill.execute_notebook(
+            notebook_path(root, chapter),
+            made,
+            parameters=parameters,
+            cwd=notebook_path(root, chapter).parent,
+            kernel_name="python3",
+        )
+        found = written_records(Path(folder), chapter)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, made.read_text(encoding="utf-8"))
+        if found:
+            write_atomically(records, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    return found
+
+
+def has_parts(path: Path) -> bool:
+    """Return whether a notebook has the parameter PART."""
+    cells = nbformat.read(path, as_version=4).cells
+    return any("parameters" in cell.metadata.get("tags", []) and "PART" in cell.source for cell in cells)
+
+
+def default_out(chapter: str, parameters: dict[str, object]) -> Path:
+    """Return where a run is written if nobody says: its scale, seed and part are in the name."""
+    name = f"{chapter}-{parameters['SCALE']}-seed{parameters['SEED']}"
+    if "PART" in parameters:
+        name += "-part" + str(parameters["PART"]).replace("/", "of")
+    return Path("out") / f"{name}.ipynb"
 
 
 def main() -> int:
@@ -63,22 +83,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--part", default=None, help="k/m for a run that is split")
     parser.add_argument(
-        "--out", type=Path, default=None, help="a new .ipynb; out/PART/NAME-SCALE.ipynb if left out"
+        "--out", type=Path, default=None, help="a new .ipynb; out/PART/NAME-SCALE-seedSEED.ipynb if left out"
     )
     options = parser.parse_args()
     parameters: dict[str, object] = {"SCALE": options.scale, "DEVICE": options.device, "SEED": options.seed}
     if options.part:
         parameters["PART"] = options.part
-    out = options.out or Path("out") / f"{options.chapter}-{options.scale}.ipynb"
+    out = options.out or default_out(options.chapter, parameters)
     try:
-        run(options.chapter, out.resolve(), parameters)
-    except ValueError as error:
-        print(error, file=sys.stderr)
+        own_library()
+        found = run(options.chapter, out.resolve(), parameters)
+    except (ValueError, PapermillExecutionError) as error:
+        print(f"{error}\nnothing was written", file=sys.stderr)
         return 1
-    except PapermillExecutionError as error:
-        print(f"{error}\nwritten as far as it came: {out}", file=sys.stderr)
-        return 1
-    print(f"written: {out} and {out.with_suffix('.json').name}")
+    others = [record["id"] for record in found if record.get("unexpected")]
+    print(
+        f"written: {out} and {out.with_suffix('.json').name}; {len(found)} claims, {len(others)} not as in the book"
+    )
+    print("".join(f"  {id}\n" for id in others), end="")
     return 0
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from chapter import ROOT, slot
+from chapter import ROOT, settings, slot
 from learning_dynamics.ledger.read import chapters, notebook_path, notebook_records, written_records
 
 
@@ -29,9 +29,9 @@ def verdicts(chapter: str, seed: int, folder: Path) -> dict[str, str] | None:
         "--out",
         str(folder),
     ]
-    settings = os.environ | {"OMP_NUM_THREADS": "1"}
+    variables = os.environ | settings()
     with slot():
-        done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stderr.strip().splitlines()[-1])
         return None

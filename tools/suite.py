@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chapter import ROOT
+from chapter import ROOT, own_library, settings
 from learning_dynamics.ledger.read import chapters, notebook_path
 
 PYTHON = sys.executable
@@ -25,9 +25,11 @@ SMOKE_SEEDS = (0, 7)
 
 def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> bool:
     """Run a command with one thread for linear algebra; return whether it succeeded."""
-    settings = os.environ | {"OMP_NUM_THREADS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1"} | environment
+    variables = os.environ | settings() | environment
     print("$ " + " ".join(Path(word).name if word == PYTHON else str(word) for word in command), flush=True)
-    return subprocess.run([str(word) for word in command], cwd=cwd, env=settings, check=False).returncode == 0
+    return (
+        subprocess.run([str(word) for word in command], cwd=cwd, env=variables, check=False).returncode == 0
+    )
 
 
 def pytest(*arguments: str) -> bool:
@@ -100,6 +102,11 @@ def main() -> int:
     unknown = [name for name in chosen if name not in PARTS]
     if unknown:
         print(f"part = {', '.join(unknown)}; allowed: {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    try:
+        own_library()
+    except ValueError as error:
+        print(error, file=sys.stderr)
         return 2
     results = []
     for name in chosen:

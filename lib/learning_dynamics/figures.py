@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,8 +24,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy import stats
 
-from learning_dynamics._internal.display import emit, write_line
-from learning_dynamics.ledger.read import NUMBERS_KEY
+from learning_dynamics._internal.display import emit, write_drawing, write_line
+from learning_dynamics._internal.drawing import drawing
+from learning_dynamics.ledger.read import DRAWING_KEY, NUMBERS_KEY
 from learning_dynamics.runs import Run
 
 Numbers: TypeAlias = torch.Tensor | np.ndarray | Sequence[float]
@@ -51,6 +53,7 @@ CYCLE = tuple(COLORS.values())[:6]
 CONTROL_COLOR = COLORS["dark grey"]
 MARKERS = ("o", "s", "^", "D", "v", "X")
 BACKGROUND, INK, GRID = COLORS["white"], COLORS["ink"], "#D9D9D9"
+_NOT_COMPARED: WeakKeyDictionary[Figure, str] = WeakKeyDictionary()
 EACH_POINT = 20  # a joined line of at most so many points has a marker at each
 MOST_ROWS = 400
 
@@ -144,8 +147,28 @@ class BookAxes(Axes):
 
 
 def use_style() -> None:
-    """Give every later figure the book's look; whatever style was set before is dropped."""
+    """Give every later figure the book's look, and keep with its picture what it shows.
+
+    Whatever style was set before is dropped. In a notebook the words of a figure and a digest of its artists go into
+    the metadata of the picture, so that a run that draws something else is noticed.
+    """
     plt.style.use(["default", STYLE])
+    _keep_drawings()
+
+
+def not_compared(figure: Figure, why: str) -> None:
+    """Say that a figure shows what no second run repeats, such as times on a clock: its numbers are not compared.
+
+    Args:
+        figure: The figure.
+        why: The reason, in a few words; it is stored with the picture.
+
+    Raises:
+        ValueError: There is no reason.
+    """
+    if not why.strip():
+        raise ValueError(f"why = {why!r}; allowed: a reason in a few words")
+    _NOT_COMPARED[figure] = why
 
 
 def subplots(
@@ -304,17 +327,17 @@ def comparison(
     rows: Sequence[Row | tuple[str, str, Any, bool | None]],
     criterion: str,
     *,
-    run: Run | None = None,
+    run: Run,
     name: str = "comparison",
     rtol: float | None = None,
     noise: float = 0.0,
 ) -> None:
-    """Show the source's values beside ours as a table.
+    """Show the source's values beside ours as a table, and record our numbers, so that a stale table is noticed.
 
     Args:
         rows: Quantity, the source's value as printed, our number or interval, and whether they agree.
         criterion: When two values count as agreeing, in one line.
-        run: If given, our numbers are recorded as those of `numbers` are, so that a stale table is noticed.
+        run: The chapter's run.
         name: The record's name, as in `numbers`.
         rtol: As in `numbers`.
         noise: As in `numbers`.
@@ -352,9 +375,6 @@ def comparison(
         f'<table class="ld-comparison"><caption>Agreement: {escape(criterion)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
-    if run is None:
-        emit("\n".join(text), html, {})
-        return
     columns: dict[str, Numbers] = {
         "row": [i for i, values in enumerate(here, 1) for _ in values],
         "here": np.concatenate(here),
@@ -377,6 +397,43 @@ def save(figure: Figure, path: Path | str) -> None:
     if path.suffix not in undated:
         raise ValueError(f"path = {str(path)!r}; allowed: the ending .png, .svg or .pdf")
     figure.savefig(path, metadata=undated[path.suffix])
+
+
+class _DrawAndKeep:
+    """Make a figure's picture, and with it the record of what it shows.
+
+    Args:
+        draw: Returns the picture of a figure, with or without metadata.
+    """
+
+    def __init__(self, draw: Callable[[Figure], Any]) -> None:
+        self.draw = draw
+
+    def __call__(self, figure: Figure) -> Any:
+        picture = self.draw(figure)
+        if picture is None:
+            return None
+        picture, metadata = picture if isinstance(picture, tuple) else (picture, {})
+        record = drawing(figure)
+        if figure in _NOT_COMPARED:
+            record = {"not compared": _NOT_COMPARED[figure]}
+        write_drawing(record)
+        return picture, {**metadata, DRAWING_KEY: record}
+
+
+def _keep_drawings() -> None:
+    """Wrap what a notebook draws figures with; outside a notebook nothing is kept."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return
+    plt.get_backend()  # the notebook's backend registers its formatter once it is resolved
+    formatter = getattr(getattr(get_ipython(), "display_formatter", None), "formatters", {}).get("image/png")
+    if formatter is None or Figure not in formatter:
+        return
+    draw = formatter.lookup_by_type(Figure)
+    if not isinstance(draw, _DrawAndKeep):
+        formatter.for_type(Figure, _DrawAndKeep(draw))
 
 
 def _array(values: Any) -> np.ndarray:

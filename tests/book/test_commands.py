@@ -17,12 +17,14 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
+from papermill.exceptions import PapermillExecutionError
 
 import chapter as chapter_tool
 import compare
 import kept
 import notebook as notebook_tool
 import preamble
+import pull
 import repository
 import suite
 from chapter import ROOT
@@ -162,6 +164,129 @@ def test_run_writes_a_new_notebook_and_its_records_and_overwrites_nothing(small:
     assert read.notebook_path(small, "part/name").read_bytes() == committed
     with pytest.raises(ValueError, match="exists already"):
         notebook_tool.run("part/name", out, parameters, small)
+
+
+def test_a_failed_check_does_not_end_a_reader_s_run(small: Path) -> None:
+    path = read.notebook_path(small, "part/name")
+    path.write_text(path.read_text().replace("measured=[0.25]", "measured=[1.25]"))
+    out = small / "a folder" / "name.ipynb"
+    (record,) = notebook_tool.run("part/name", out, {"SCALE": "book", "DEVICE": "cpu", "SEED": 0}, small)
+    assert record["verdict"] == "not reproduced" and "computed verdict" in record["unexpected"]
+    assert "ld-unexpected" in out.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"SEED": -1}, ValueError, "seed = -1; allowed: an integer >= 0"),
+        ({"SCALE": "huge"}, ValueError, "scale = 'huge'; allowed: one of"),
+        ({"DEVICE": "tpu"}, ValueError, "device = 'tpu'"),
+        ({"PART": "2/5"}, ValueError, "PART = '2/5'; allowed: none, since part/name is one piece"),
+        ({}, PapermillExecutionError, "ZeroDivisionError"),
+    ],
+)
+def test_a_run_that_fails_leaves_nothing(
+    change: dict[str, object], error: type[Exception], message: str, small: Path
+) -> None:
+    path = read.notebook_path(small, "part/name")
+    path.write_text(path.read_text().replace('"pass"', '"1 / 0"').replace("\\npass", "\\n1 / 0"))
+    out = small / "out" / "name.ipynb"
+    with pytest.raises(error, match=re.escape(message)):
+        notebook_tool.run("part/name", out, {"SCALE": "smoke", "DEVICE": "cpu", "SEED": 0} | change, small)
+    assert not out.parent.exists()
+
+
+def test_the_name_of_a_run_says_what_it_was() -> None:
+    parameters: dict[str, object] = {"SCALE": "smoke", "SEED": 3}
+    assert notebook_tool.default_out("part/name", parameters) == Path("out/part/name-smoke-seed3.ipynb")
+    parameters["PART"] = "2/5"
+    assert notebook_tool.default_out("part/name", parameters).name == "name-smoke-seed3-part2of5.ipynb"
+
+
+def edit(root: Path, change: dict[int, str], new: list[nbformat.NotebookNode] = []) -> None:  # noqa: B006
+    path = read.notebook_path(root, "part/name")
+    notebook = nbformat.read(path, as_version=4)
+    for index, source in change.items():
+        notebook.cells[index].source = source
+    notebook.cells[1:1], notebook.cells[-1:] = new[:1], [notebook.cells[-1], *new[1:]]
+    nbformat.write(notebook, path)
+
+
+def test_what_was_edited_in_a_notebook_is_not_lost_and_can_be_pulled(small: Path) -> None:
+    path, script = read.notebook_path(small, "part/name"), small / "chapters" / "part" / "name.py"
+    before = script.read_text()
+    assert chapter_tool.stale(small) == [] and pull.pull("part/name", small) == 0
+    edit(
+        small,
+        {0: "# A small chapter\n\nwith a line more", -1: "total = 3"},
+        [
+            nbformat.v4.new_markdown_cell("New text"),
+            nbformat.v4.new_code_cell("x = 1", metadata={"tags": ["a"]}),
+        ],
+    )
+    assert chapter_tool.stale(small) == [
+        "chapters/part/name.ipynb was edited by hand: make pull CHAPTER=part/name"
+    ]
+    edited = path.read_bytes()
+    with pytest.raises(
+        ValueError, match=r"(?s)4 cells edited by hand.*New text.*make pull CHAPTER=part/name"
+    ):
+        chapter_tool.execute("part/name", small)
+    assert path.read_bytes() == edited
+    assert pull.pull("part/name", small) == 4
+    after = script.read_text()
+    assert after.startswith(before[: before.index("# %%")]) and '# %% tags=["parameters"]' in after
+    chapter_tool.execute("part/name", small)
+    sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    assert sources[:2] == ["# A small chapter\n\nwith a line more", "New text"]
+    assert sources[-2:] == ["total = 3", "x = 1"] and chapter_tool.stale(small) == []
+
+
+def test_an_edit_on_both_sides_is_refused_and_may_be_dropped(small: Path) -> None:
+    edit(small, {-1: "total = 3"})
+    write_script(small, "0.125")
+    with pytest.raises(ValueError, match="edited in the notebook and in the .py"):
+        pull.pull("part/name", small)
+    chapter_tool.execute("part/name", small, overwrite=True)
+    assert chapter_tool.stale(small) == []
+    write_script(small, "0.5")
+    assert "is newer than its notebook, which the page shows" in chapter_tool.stale(small)[0]
+
+
+def test_a_home_that_cannot_be_written_to_is_replaced(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PYTHONWARNINGS", "default")
+    fixed = chapter_tool.settings()
+    assert Path(fixed["HOME"]).is_dir() and fixed["PYTHONWARNINGS"] == ""
+    path = read.notebook_path(small, "part/name")
+    path.unlink()
+    chapter_tool.execute("part/name", small)
+    assert path.exists()
+
+
+def test_another_copy_s_library_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"learning_dynamics = .*; allowed: .*lib; remove .venv, then `make setup`"
+    ):
+        chapter_tool.own_library(tmp_path)
+    chapter_tool.own_library()
+
+
+@pytest.mark.parametrize("target", ["chapter", "pull", "run"])
+def test_a_make_variable_is_no_command(target: str, tmp_path: Path) -> None:
+    marks = [tmp_path / name for name in "abc"]
+    attack = f'a; touch {marks[0]}; `touch {marks[1]}` "; touch {marks[2]}'
+    done = subprocess.run(
+        ["make", "-o", ".venv/ready", target, f"CHAPTER={attack}", f"BIN={Path(sys.executable).parent}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0 and "allowed" in done.stderr + done.stdout
+    assert not any(mark.exists() for mark in marks)
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_pair_is_in_sync(chapter: str) -> None:
             for cell in cells
         ]
 
-    assert comparable(notebook(chapter)["cells"]) == comparable(read_script(script(chapter)).cells)
+    old, new = comparable(notebook(chapter)["cells"]), comparable(read_script(script(chapter)).cells)
+    differ = [cell[1].split("\n")[0][:90] for cell in [*new, *old] if (cell in new) != (cell in old)]
+    assert old == new, f"the pair differs: make chapter CHAPTER={chapter} (or make pull). Cells: {differ}"
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
@@ -242,6 +244,37 @@ def test_cells_that_call_the_ledger_are_folded(chapter: str) -> None:
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_comparison_computes_whether_it_agrees(chapter: str) -> None:
+    """A literal True beside the source's value and ours would say so whatever was measured."""
+    for source in read_script_text(script(chapter).read_text(encoding="utf-8")):
+        assert "figures.comparison(" not in source or not written_out(source), source
+
+
+def written_out(source: str) -> list[str]:
+    """Return the rows of four whose last entry is True or False as written."""
+    rows = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Tuple | ast.List | ast.Call)]
+    ends = [node.args if isinstance(node, ast.Call) else node.elts for node in rows]
+    return [
+        ast.unparse(node)
+        for node, entries in zip(rows, ends, strict=True)
+        if len(entries) == 4 and isinstance(entries[3], ast.Constant) and isinstance(entries[3].value, bool)
+    ]
+
+
+def test_a_row_with_its_verdict_written_out_is_seen() -> None:
+    assert written_out('figures.comparison([("loss", "0.3", loss, True)], run=run)')
+    assert written_out('figures.Row("loss", "0.3", loss, False)')
+    assert not written_out(
+        'figures.comparison([("loss", "0.3", loss, loss < 0.4), ("x", "y", z, None)], run=run)'
+    )
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_every_chapter_is_in_the_table_of_contents(chapter: str) -> None:
+    assert f"file: chapters/{chapter}\n" in (ROOT / "_toc.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
 def test_code_cells_are_short(chapter: str) -> None:
     """Code that stands open is read like the formula beside it; what is folded may be longer."""
     for cell in code_cells(chapter)[1:]:
@@ -315,6 +348,8 @@ def test_proof_labels_are_inventory_ids(chapter: str) -> None:
 
 
 def committed() -> list[Path]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no repository: a ZIP does not say what is committed")
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in names.stdout.split("\0") if name]
 

@@ -17,6 +17,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from learning_dynamics import figures  # noqa: E402
+from learning_dynamics._internal import display  # noqa: E402
+from learning_dynamics.ledger import read  # noqa: E402
 from learning_dynamics.runs import Run  # noqa: E402
 
 RUN = Run("implicit_bias/minimum_norm")
@@ -312,7 +314,7 @@ def test_a_comparison_hides_nothing_but_our_numbers(shown: list) -> None:
         ("gap", "0.1", (0.2, 0.3), np.bool_(False)),
         ("cost", "3", 7.5, None),
     ]
-    figures.comparison(rows, "within 5 %")
+    figures.comparison(rows, "within 5 %", run=RUN)
     ((text, html, metadata),) = shown
     assert text.splitlines() == [
         "criterion: within 5 %",
@@ -326,7 +328,7 @@ def test_a_comparison_hides_nothing_but_our_numbers(shown: list) -> None:
     assert re.findall(r'<th scope="col">(\w+)', html) == ["quantity", "source", "here", "agrees"]
     parser = Balanced()
     parser.feed(html)
-    assert not parser.open and metadata == {}
+    assert not parser.open and list(metadata) == [KEY]
 
 
 def test_a_comparison_can_be_recorded(shown: list) -> None:
@@ -349,9 +351,25 @@ def test_a_comparison_can_be_recorded(shown: list) -> None:
 )
 def test_a_comparison_names_a_bad_row(rows: list, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        figures.comparison(rows, "c")
+        figures.comparison(rows, "c", run=RUN)
 
 
 def test_a_script_prints_the_text(capsys: pytest.CaptureFixture[str]) -> None:
     figures.numbers(RUN, "a", {"x": [1.5, 2.5]})
     assert capsys.readouterr().out == "a: 2 rows, columns x\n"
+
+
+def test_a_picture_carries_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEARNING_DYNAMICS_RECORDS", str(tmp_path))
+    display.begin("part/name")
+    draw = figures._DrawAndKeep(lambda figure: ("picture", {"width": 3}))
+    figure, axes = plt.subplots()
+    axes.plot([1, 2], [3, 4])
+    picture, metadata = draw(figure)
+    assert picture == "picture" and metadata["width"] == 3
+    figures.not_compared(figure, "seconds on a clock")
+    assert draw(figure)[1][read.DRAWING_KEY] == {"not compared": "seconds on a clock"}
+    written = read.written_records(tmp_path, "part/name", "drawings")
+    assert written == [metadata[read.DRAWING_KEY], {"not compared": "seconds on a clock"}]
+    with pytest.raises(ValueError, match="why = ' '; allowed"):
+        figures.not_compared(figure, " ")

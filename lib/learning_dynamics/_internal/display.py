@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+_chapter: str | None = None  # whose run this is
+
 
 def emit(text: str, html: str, metadata: dict[str, Any], *, plain: str | None = None) -> None:
     """Display one output in a notebook, or print it in a plain script.
@@ -17,17 +19,17 @@ def emit(text: str, html: str, metadata: dict[str, Any], *, plain: str | None = 
         metadata: Stored with the output, invisible on the page.
         plain: What a script prints instead of `text`; may hold numbers.
     """
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:
-        shell = None
-    else:
-        shell = get_ipython()
-    if shell is None:
+    if _shell() is None:
         print(plain or text, flush=True)
     else:
+        from IPython.display import display
+
         display({"text/plain": text, "text/html": html}, raw=True, metadata=metadata)
+
+
+def in_a_reader_s_notebook() -> bool:
+    """Return whether this is a notebook that no tool of the book executes: they set LEARNING_DYNAMICS_STRICT."""
+    return _shell() is not None and not os.environ.get("LEARNING_DYNAMICS_STRICT")
 
 
 def write_line(chapter: str, kind: str, record: dict[str, Any]) -> None:
@@ -38,11 +40,28 @@ def write_line(chapter: str, kind: str, record: dict[str, Any]) -> None:
             stream.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def clear_lines(chapter: str) -> None:
-    """Drop what an earlier run of the chapter wrote to that folder: a run's records are its own."""
-    for kind in ("claims", "numbers"):
+def begin(chapter: str) -> None:
+    """Name the chapter whose run this is, and drop what an earlier run of it wrote: a run's records are its own."""
+    global _chapter
+    _chapter = chapter
+    for kind in ("claims", "numbers", "drawings"):
         if (path := _records(chapter, kind)) is not None:
             path.unlink(missing_ok=True)
+
+
+def write_drawing(record: dict[str, Any]) -> None:
+    """Append what a figure shows to the records of the chapter that runs, if one does."""
+    if _chapter is not None:
+        write_line(_chapter, "drawings", record)
+
+
+def _shell() -> Any:
+    """Return IPython's shell, or None in a plain script."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        return None
+    return get_ipython()
 
 
 def _records(chapter: str, kind: str) -> Path | None:

@@ -56,6 +56,8 @@ def formula(line: str) -> str:
 def text(record: Record) -> str:
     """Return id, verdict, criterion in symbols and the control's name."""
     lines = [f"[{record['verdict']}] {record['id']}: {record['statement']}"]
+    if record.get("unexpected"):
+        lines.append(f"    not as in the book: {record['unexpected']}")
     if record["criterion"]:
         lines.append(f"    criterion: {record['criterion']['sentence']}")
     if record["control"]:
@@ -78,13 +80,15 @@ def plain(record: Record) -> str:
 def html(record: Record) -> str:
     """Return the reader's card or closed row."""
     verdict = record["verdict"]
-    opening = f'class="ld-claim ld-{record["show"]} {_tone(verdict)}" data-ld-schema="{record["schema"]}"'
+    tone = "ld-unexpected" if record.get("unexpected") else _tone(verdict)
+    opening = f'class="ld-claim ld-{record["show"]} {tone}" data-ld-schema="{record["schema"]}"'
     sentence = f'class="ld-sentence" id="{target(record["id"])}"'
     word = f'<span class="ld-verdict">{escape(verdict.capitalize())}</span>'
     statement = f'<span class="ld-statement">{formula(record["statement"])}</span>'
     evidence, facts = _evidence(record), _facts(record)
     if record["show"] == "row":
         head = f"<summary {sentence}>{statement} {word}</summary>"
+        opening += " open" if record.get("unexpected") else ""
         return f'<details {opening}>{head}<div class="ld-unfolded">{evidence}{facts}</div></details>'
     more = f'<details class="ld-more"><summary>How it was checked</summary>{facts}</details>'
     return f"<div {opening}><p {sentence}>{word} {statement}</p>{evidence}{more}</div>"
@@ -143,6 +147,8 @@ def _breaking(control: Record) -> str:
 
 def _evidence(record: Record) -> str:
     parts = []
+    if record.get("unexpected"):
+        parts.append(f"<strong>Not as in the book</strong>: {_measured(record['unexpected'].rstrip('.'))}.")
     if record["criterion"]:
         parts.append(f"{_measured(record['phrase'] + _against(record['criterion']))}.")
     if record["control"]:

@@ -15,6 +15,7 @@ from typing import Any
 SCHEMA = 1
 KEY = "learning_dynamics/claim"
 NUMBERS_KEY = "learning_dynamics/numbers"
+DRAWING_KEY = "learning_dynamics/drawing"
 VERDICTS = (
     "holds", "reproduced", "partly", "not reproduced", "corrected", "out of reach", "stated", "not evaluated",
 )  # fmt: skip
@@ -40,11 +41,12 @@ def metadata_of_outputs(notebook: dict[str, Any], key: str) -> Iterator[dict[str
 
     Args:
         notebook: The notebook as read from JSON.
-        key: The key of an output's metadata.
+        key: The key of an output's metadata, or of that of its picture.
     """
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
-            value = output.get("metadata", {}).get(key)
+            metadata = output.get("metadata", {})
+            value = metadata.get(key, metadata.get("image/png", {}).get(key))
             if isinstance(value, dict):
                 yield value
 

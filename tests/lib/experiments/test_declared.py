@@ -92,7 +92,9 @@ def write_libsvm(folder: Path) -> None:
 def test_an_experiment_runs_at_the_smallest_scale_at_once_and_in_pieces(module: str, tmp_path: Path) -> None:
     experiment: Experiment = DECLARED[module]
     write_libsvm(tmp_path)
-    example = min((line for line in experiment.kept if line not in ("two-moons", "sine")), key=len)
+    example = min(
+        (line for line in experiment.kept if line not in ("two-moons", "sine")), key=len, default=""
+    )
     words = [str(tmp_path) if word == "FOLDER" else word for word in shlex.split(example)]
     words += ["--scale", "smoke", "--dirty", "--out"]
     planned = experiment.plans(words[:-2])

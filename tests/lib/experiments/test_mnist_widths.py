@@ -43,3 +43,9 @@ def test_the_shapes_of_a_result() -> None:
     assert arrays["plain_loss"].shape == (2, 2)
     assert arrays["one_accuracy"].shape == (3, 2, 2)
     assert plan.name == "mnist-2x200-smoke"
+
+
+def test_other_noise_levels_have_a_name_of_their_own() -> None:
+    (plan,) = widths.EXPERIMENT.plans(["--width", "800", "--sigmas", "0.1", "--seed", "1", "--seeds", "12"])
+    assert plan.name == "mnist-2x800-at-0_1"
+    assert plan.call().seeds[0] == 10_000 and len(plan.call().seeds) == 12

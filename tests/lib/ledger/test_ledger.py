@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -529,3 +531,52 @@ def test_the_inventory_refuses_a_repeated_id(tmp_path: Path) -> None:
     path.write_text("id,title\na:b,x\na:b,y\n")
     with pytest.raises(ValueError, match="stands twice"):
         read.inventory(path)
+
+
+@pytest.mark.parametrize(
+    ("measured", "broken", "verdict", "message"),
+    [
+        (
+            [5.0],
+            [9.0],
+            "not reproduced",
+            "computed verdict = 'not reproduced'; allowed: the expected 'holds'",
+        ),
+        ([0.5], [0.7], "holds", "control 'broken' = .* which does not fail"),
+        ([math.nan], [9.0], "not evaluated", "NaN"),
+    ],
+)
+def test_a_reader_who_changes_a_line_sees_a_red_card_and_goes_on(
+    measured: list[float], broken: list[float], verdict: str, message: str
+) -> None:
+    call = {
+        "measured": measured,
+        "criterion": at_most("error", 1.0),
+        "control": control("broken", broken),
+        "expected": "holds",
+    }
+    with pytest.raises(LedgerError, match=message):
+        Checked(Run(CHAPTER), strict=True).check("a:b", "s", **call)
+    playing = Checked(Run(CHAPTER), strict=False)
+    for show in ("card", "row"):
+        record = playing.check(f"a:{show}", "s", show=show, **call)
+        assert record["verdict"] == verdict and re.search(message, record["unexpected"])
+        shown = cards.html(record)
+        assert "ld-unexpected" in shown and "Not as in the book" in shown
+        assert "not as in the book" in cards.text(record)
+    assert "unexpected" not in playing.check(
+        "a:good", "s", **call | {"measured": [0.5], "control": control("c", [3.0])}
+    )
+    with pytest.raises(LedgerError, match="allowed: one call an id"):
+        playing.check("a:good", "s", **call)
+
+
+def test_only_a_notebook_that_no_tool_executes_is_played_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    import IPython
+
+    monkeypatch.delenv("LEARNING_DYNAMICS_STRICT", raising=False)
+    assert Ledger(Run(CHAPTER)).strict
+    monkeypatch.setattr(IPython, "get_ipython", lambda: object())
+    assert not Ledger(Run(CHAPTER)).strict
+    monkeypatch.setenv("LEARNING_DYNAMICS_STRICT", "1")
+    assert Ledger(Run(CHAPTER)).strict

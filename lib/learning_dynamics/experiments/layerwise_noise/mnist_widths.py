@@ -9,6 +9,7 @@ the steps; of one seed, all methods and noise levels start from the same weights
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -26,6 +27,7 @@ from learning_dynamics.runs import Run
 CHAPTER = "noise/layerwise_noise"
 WIDTHS = ("200", "800")
 METHODS = ("all", "one")
+SIGMAS = (0.05, 0.1, 0.2)
 TRAINED, TESTED, EVERY = 256, 3000, 25
 
 
@@ -115,14 +117,20 @@ def compute(call: Call) -> dict[str, Tensor]:
     return arrays
 
 
+def named(options: argparse.Namespace) -> str:
+    """Return a result's name: the layers, and the noise levels where they are not the usual ones."""
+    levels = "" if options.sigmas == SIGMAS else "-at-" + "-".join(map(str, options.sigmas)).replace(".", "_")
+    return f"mnist-{options.hidden}x{options.width}{levels}"
+
+
 EXPERIMENT = Experiment(
     chapter=CHAPTER,
-    name=lambda options: f"mnist-{options.hidden}x{options.width}",
+    name=named,
     compute=compute,
     options=(
         Option("--width", "widths of the hidden layers", WIDTHS),
         Option("--hidden", "number of hidden layers", 2),
-        Option("--sigmas", "standard deviations of the noise", (0.05, 0.1, 0.2)),
+        Option("--sigmas", "standard deviations of the noise", SIGMAS),
         Option("--steps", "number of steps", Scaled(4, 600, 5000)),
         Option("--step-size", "eta", 0.1),
     ),
@@ -131,7 +139,12 @@ EXPERIMENT = Experiment(
     rtol=0.05,
     resumable=True,
     devices=("cpu",),
-    kept=("--width 200", "--width 800", "--width 300 --hidden 5"),
+    kept=(
+        "--width 200",
+        "--width 800",
+        "--width 300 --hidden 5",
+        "--width 800 --sigmas 0.1 --seed 1 --seeds 12",
+    ),
 )
 
 

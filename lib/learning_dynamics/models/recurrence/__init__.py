@@ -10,6 +10,13 @@ from learning_dynamics.models.recurrence.dense import DenseRecurrence
 from learning_dynamics.models.recurrence.diagonal import DiagonalRecurrence
 from learning_dynamics.models.recurrence.linear import linear_recurrence, powers_of
 from learning_dynamics.models.recurrence.lru import LinearRecurrentUnit, input_normalizer, ring_eigenvalues
+from learning_dynamics.models.recurrence.memory import (
+    half_roots,
+    input_count,
+    memory_matrix,
+    reconstruct,
+    slots,
+)
 from learning_dynamics.models.recurrence.state_space import DiagonalStateSpace, discretize, s4d_inv, s4d_lin
 
 __all__ = [
@@ -20,12 +27,17 @@ __all__ = [
     "RecurrentBlock",
     "SequenceModel",
     "discretize",
+    "half_roots",
+    "input_count",
     "input_normalizer",
     "linear_recurrence",
+    "memory_matrix",
     "parameter_groups",
     "powers_of",
+    "reconstruct",
     "ring_eigenvalues",
     "s4d_inv",
     "s4d_lin",
+    "slots",
     "warmup_cosine",
 ]
