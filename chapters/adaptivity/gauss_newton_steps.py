@@ -1975,7 +1975,7 @@ ledger.check(
 # %%
 pictures = data.load("digits")
 pixels, kinds = pictures.inputs.reshape(-1, 64).float(), pictures.targets
-training_seeds = [1000 + s for s in run.seeds(smoke=4, book=20, paper=64)]
+training_seeds = [1000 + s for s in run.seeds(smoke=4, book=16, paper=64)]
 training_steps = run.pick(smoke=60, book=500, paper=500)
 
 
@@ -2032,7 +2032,7 @@ chosen_of = {name: int(share.mean(1).argmax()) for name, share in held.items()}
 at_best_of = {name: tested[name][place] for name, place in chosen_of.items()}  # test accuracy, (seeds)
 rival = max((name for name in contest if name != "NGN"), key=lambda name: held[name].mean(1).max())
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Tuned, five methods end within about a point of each other; they differ in how much tuning they need.** Test accuracy on digits against the setting, in units of the setting that each method's validation accuracy chose; means and 95 % bands over seeds. Dashed: the two kinds of SGD. Where NGN fails: beyond its best setting some runs stay at guessing.", "name": "fig-gauss-newton-steps-accuracy"}, "image": {"alt": "Five curves with a plateau around one. Adam's is the widest; the two dashed curves fall off at a factor of three to the right, NGN's falls by about a fifth there."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Tuned, five methods end within about a point of each other; they differ in how much tuning they need.** Test accuracy on digits against the setting, in units of the setting that each method's validation accuracy chose; means and 95 % bands over seeds. Dashed: the two kinds of SGD. What breaks NGN: beyond the setting that validation chose some of its runs are lost, which the wide band shows.", "name": "fig-gauss-newton-steps-accuracy"}, "image": {"alt": "Five curves that meet near 96 per cent at one. Adam's plateau is the widest; at a factor of three to the right the two dashed curves are at ten per cent, NGN's at about 77 with a wide band."}}
 fig, ax = figures.subplots(size=(6.4, 4.0))
 looks = zip(contest, ("blue", "grey", "vermillion", "green", "purple"), strict=True)
 for name, colour in looks:
@@ -2052,6 +2052,7 @@ plt.show()
 # %%
 ahead = {name: 100 * (at_best_of["NGN"] - at_best_of[name]) for name in contest if name != "NGN"}  # points
 intervals = {name: mean_interval(points) for name, points in ahead.items()}
+lost = (tested["NGN"] < 0.5).double().mean(1)  # share of runs, for each setting
 within = {}  # factor between the largest and the smallest setting within two points of the method's best
 for name, (_, numbers) in contest.items():
     share = tested[name].mean(1)
@@ -2084,6 +2085,14 @@ figures.comparison(
     + [
         (f"settings of {name} within two points of its best span a factor of", "not compared", factor, None)
         for name, factor in within.items()
+    ]
+    + [
+        (
+            "share of NGN's runs below 50 % of test accuracy, settings 3 and 10",
+            "not compared",
+            lost[4:6],
+            None,
+        )
     ],
     criterion="an advantage is shown where the interval lies above zero",
     run=run,
@@ -2144,6 +2153,10 @@ ledger.out_of_reach(
 )
 
 # %% [markdown]
+# NGN passes: it is not a point behind, and the interval of its difference to the best rival contains zero. An advantage is shown over AdaGrad only (table below the row); over SGD, over SGD with a schedule and over Adam **no advantage is shown**.
+# What differs is the price of a wrong setting. The settings within two points of the best span a factor of about 3 for the two kinds of SGD, 10 for AdaGrad, 30 for NGN and 100 for Adam. Just beyond, both kinds of SGD are lost in all runs, NGN in
+# some. So on this small problem NGN makes SGD forgiving, and Adam is more forgiving still. It is one problem, and it says nothing about large networks.
+#
 # ### What momentum changes
 #
 # NGN-M {eq}`eq-gauss-newton-steps-momentum` divides the current gradient's part by ten, and with it the danger of a large step. On a quadratic with a constant one can say by how much.
@@ -2210,13 +2223,15 @@ ledger.check(
 )
 
 # %% [markdown]
-# ## When not to use it
+# ## For the practitioner
 #
-# - **The loss can be negative.** A log-density, a reward, a difference of losses: there is no root, and no guarantee. The library raises an error.
+# - **Start with `NGN(lr=1)` and try $10$ and $0.1$.** One forward and one backward pass a step, as SGD. Put a decreasing schedule on `lr` if the batches disagree at the end: the ball of {prf:ref}`thesis-thm-4-3-1` has radius of order $\eta_{\max}$.
+# - **Expect patience, not accuracy.** Where SGD with a tuned step works, NGN reached the same test accuracy here, over a wider range of settings.
+# - **The loss can be negative**, as a log-density, a reward or a difference of losses can: there is no root, and no guarantee. The library raises an error.
 # - **The minimum is positive and not small**: label smoothing, a strong penalty, noisy targets. Large steps stop short. Keep $\eta_{\max}$ moderate, let it decrease, or give `lower_bound` if you know it. The batch's own minimum
 #   counts, not the mean's.
-# - **You hope that no setting can go wrong.** Not diverging is not learning: at $\eta_{\max}=100$ some runs of the small network stay above the level of guessing. Outside the convex theorem nothing is promised.
-# - **Directions need different steps.** NGN has one step for all parameters, like SGD. Where layers differ by orders of magnitude ({chapter}`vanishing curvature <adaptivity/vanishing_curvature>`), Adam or a coordinate-wise variant is the tool.
+# - **Not diverging is not learning.** At $\eta_{\max}=100$ some runs of the convolutional network stay above the loss of guessing, and so do some of the small network from $10$ on. Outside the convex theorem nothing is promised.
+# - **Directions that need different steps.** NGN has one step for all parameters, like SGD. Where layers differ by orders of magnitude ({chapter}`vanishing curvature <adaptivity/vanishing_curvature>`), Adam or a coordinate-wise variant is the tool.
 #
 # ## Exercises
 #
@@ -2307,7 +2322,7 @@ assert abs(2 * best_rho / (1 + 2 * best_rho) / (1 + best_rho) - 0.343) < 1e-3
 # 2. For convex smooth losses with minimum zero every $\eta_{\max}$ converges. On a quadratic a large one finds $2/(L+\mu)$, the best fixed step, by itself.
 # 3. A constant in the loss is a direction that never moves. The price is a two-cycle of height $c\frac{\rho-2}{\rho+2}$, below $c$; `lower_bound` removes it.
 # 4. With samples that disagree, a ball of size $O(\eta_{\max})$, or $O(\ln K/\sqrt K)$ with decreasing steps, without knowing $L$.
-# 5. On the network it is patient with its setting, and its step warms up and decays. Patience ends somewhere; momentum moves that end further.
+# 5. On networks it is more patient with its setting than SGD and less than Adam. Tuned, it showed no advantage in test accuracy over either. Momentum moves the end of its patience further.
 #
 # **Further reading.** {cite}`orvieto2024adaptive` is the published version, with strongly convex rates. {cite}`loizou2021stochastic` introduced the capped stochastic Polyak step.
 # {cite}`martens2020natural` has the Gauss-Newton matrix for networks; {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` compares it with its relatives.

@@ -2,7 +2,8 @@ r"""DecSPS against tuned AdaGrad-Norm and AMSGrad in the set-up of the authors' 
 
     python -m learning_dynamics.experiments.polyak_steps.notebook_comparison
 
-The repository aorvieto/DecSPS trains on scikit-learn's breast-cancer set: 30 standardized inputs, no intercept, the loss
+The repository aorvieto/DecSPS trains on scikit-learn's breast-cancer set: 30 standardized inputs, no intercept, and
+the loss
 
 .. math:: \frac1n \sum_i \tfrac12 \ln(1 + e^{-y_i \langle x_i, \theta\rangle}) + \tfrac{0.1}2 \|\theta\|^2,
 
