@@ -50,7 +50,7 @@ def test_minibatches_have_no_repetition_and_a_shorter_run_sees_a_prefix() -> Non
 
 
 def test_a_grid_and_seeds_at_once_are_each_run_alone(signs: notebook.NotebookLoss) -> None:
-    steps, index = 100, 3
+    steps, index = 100, 6
     found = notebook.run_method(signs, "adagrad_norm", [2, 7], steps)
     rows = notebook.minibatches(569, steps, [7])[:, 0]
     rule = rules.AdaGradNorm(0.5, b0=0.1)

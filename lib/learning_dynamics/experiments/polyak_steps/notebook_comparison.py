@@ -49,12 +49,14 @@ METHODS = {
         lambda eta: rules.DecSPS(cap=eta), torch.tensor([0.1, 1.0, 10.0, 100.0, 1000.0], dtype=torch.float64)
     ),
     "adagrad_norm": Method(
-        lambda eta: rules.AdaGradNorm(eta, b0=0.1),  # 0.25, 0.5, 1 and 5 are the notebook's
-        torch.tensor([0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0], dtype=torch.float64),
+        lambda eta: rules.AdaGradNorm(
+            eta, b0=0.1
+        ),  # 0.25, 0.5, 1 and 5 are the notebook's; smaller ones end lower
+        torch.tensor([0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0], dtype=torch.float64),
     ),
     "amsgrad": Method(
         lambda eta: rules.AMSGrad(decreasing(eta), beta1=0.0),
-        10 ** torch.arange(-3.0, 1.01, 0.5, dtype=torch.float64),
+        torch.tensor([0.003, 0.01, 0.015, 0.02, 0.025, 0.03, 0.05, 0.1, 1.0], dtype=torch.float64),
     ),
 }
 
