@@ -365,13 +365,15 @@ ledger.check(
 )
 
 
-# %% tags=["hide-input"]
+# %%
 def project_on_line(point):  # foot of the perpendicular on the line through (2, 0) along (2, -1)
     base, along = torch.tensor([2.0, 0.0]).double(), torch.tensor([2.0, -1.0]).double() / math.sqrt(5)
     return base + ((point - base) @ along)[:, None] * along
 
 
 feet = project_on_line(starts)
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:fig-9.1",
     "In the opening figure rings and runs are at the orthogonal projections of the starts",
@@ -542,7 +544,7 @@ ax.set(xlabel="first direction that the loss cannot see", ylabel="second directi
 fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2)
 plt.show()
 
-# %% tags=["hide-input"]
+# %%
 missed = {
     name: distance(track[-1], arrows.get(name, arrows["gradient descent"])) for name, track in tracks.items()
 }
@@ -599,7 +601,7 @@ ended = {
     for name, (_, rule, slope, count, _) in methods.items()
 }
 
-# %% tags=["hide-input"]
+# %%
 ball = before = point = arrived = random_start  # twenty steps of each by hand, from rest
 for k in range(20):
     ball, before = ball - gradient(ball, k) / L + 0.9 * (ball - before), ball
@@ -609,6 +611,7 @@ for name, by_hand in (("heavy-ball", ball), ("nesterov", point)):
     library = ensembles.iterate(methods[name][1], gradient, random_start, 20).last
     assert torch.allclose(library, by_hand, rtol=1e-12, atol=1e-12)
 
+# %% tags=["hide-input"]
 for name, (title, _, _, _, drift) in methods.items():
     ledger.check(
         f"regularization:beyond-{name}",
@@ -693,7 +696,7 @@ adam = ensembles.iterate(rule, gradient, zero[:2], count, record=[count]).last
 undivided = Adam(1e8 * torch.stack([1 / L, 1.9 / L]), epsilon=1e8)
 calm = ensembles.iterate(undivided, gradient, zero[:2], count, record=[count]).last
 
-# %% tags=["hide-input"]
+# %%
 short = ensembles.iterate(rule, gradient, zero[:2], 20).last
 by_hand, mean, square = zero[:2], 0.0, 0.0  # the same twenty steps, from the formula
 for k in range(20):
@@ -741,7 +744,7 @@ ledger.check(
     seeds=seeds,
 )
 
-# %% tags=["hide-input"]
+# %%
 pull = (y[..., None, :] @ X).squeeze(-2)  # X^T y
 along_pull = pull[..., :, None] * pull[..., None, :] / pull.square().sum(-1)[..., None, None]
 outer = adam[0][..., :, None] * adam[0][..., None, :] / (adam[0] * pull).sum(-1)[..., None, None]
@@ -834,7 +837,7 @@ ledger.check(
     seeds=seeds,
 )
 
-# %% tags=["hide-input"]
+# %%
 step_sizes = torch.stack([0.5 / L, 1 / L, 2 / (L + mu), 1.99 / L])  # (4, seeds, 1)
 errors = torch.stack([Vh[:, 0], Vh[:, -1], least_norm / least_norm.norm(dim=-1, keepdim=True)])
 path = ensembles.iterate(  # (records, 3 starts, 4 steps, seeds, d)
@@ -1004,7 +1007,8 @@ figures.numbers(run, "fig-minimum-norm-errors", {"passes": passes} | means, rtol
 # %% [markdown]
 # ## Stop early, and it is ridge regression
 #
-# Nobody runs to the end. What do we have after a while? Take the flow $\dot\theta=-\nabla\mathcal L(\theta)$ from
+# Nobody runs to the end. What do we have after a while? Take the flow $\dot\theta=-\nabla\mathcal L(\theta)$, which exists for all times by {prf:ref}`thesis-thm-a-1-2`
+# ({chapter}`Flows and diffusions <toolbox/flows_and_diffusions>`), since the gradient is linear in $\theta$, from
 # zero. After time $t$ (about $k=t/\eta$ steps) the direction with singular value $\sigma_i(X)$ has covered the share
 # $1-e^{-t\sigma_i(X)^2}$ of its way to $X^+y$. Large directions are finished, small ones have hardly begun.
 #
@@ -1074,7 +1078,7 @@ flow_share, ridge_share = 1 - torch.exp(-s), s / (1 + s)
 goal = (U.mT @ y[..., None]).squeeze(-1) / decay  # the end a_i in every direction
 
 
-# %% tags=["hide-input"]
+# %%
 def uncovered(theta, share):  # components along v_i against share a_i, in units of the whole way
     return ((theta[..., None, :] @ Vh.mT).squeeze(-2) - share[:, None] * goal) / goal.norm(dim=-1)[:, None]
 
@@ -1089,6 +1093,8 @@ def worst_gap(strength):  # one sample, at the time where the shares differ most
 some = slice(20, 40)  # times at which every direction is under way
 gaps, covered = distance(flow, ridge).amax(0), (uncovered(flow, flow_share), uncovered(ridge, ridge_share))
 swapped = (uncovered(flow, ridge_share)[some], uncovered(ridge, flow_share)[some])
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-early-stopping",
     "Flow and ridge, λ = 1/t, cover their shares; one sample has the gap c, none more",
@@ -1122,7 +1128,7 @@ def risk(estimator):  # exact: bias squared plus variance
 flow_risk, ridge_risk = risk(flow_map), risk(ridge_map)
 
 
-# %% tags=["hide-input"]
+# %%
 def by_direction(share):  # step 3 of the proof: bias squared plus variance, summed over the directions
     bias = (1 - share)[:, None] * (Vh @ truth[..., None]).squeeze(-1)
     return bias.square().sum(-1) + (noise_level * share / decay).square().sum(-1)[:, None]
@@ -1131,6 +1137,8 @@ def by_direction(share):  # step 3 of the proof: bias squared plus variance, sum
 excess_risk = (flow_risk / ridge_risk).amax(0) - (1 + c) ** 2
 assert (flow_risk[-1] > (1 + c) ** 2 * ridge_risk.amin(0)).all()  # never stopping
 closed = by_direction(flow_share), by_direction(ridge_share)
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-early-stopping-risk",
     "Expected errors are bias² plus variance; the flow's is below (1 + c)² times that of ridge",
@@ -1265,7 +1273,7 @@ def mirror_descent(X, y, potential, eta, steps, theta=0.0):
 # $\nabla\Psi(\theta_\infty)$ has no part outside the row space. What breaks it is to ask for the certificate of
 # another potential.
 
-# %% tags=["hide-input"]
+# %%
 line_X, line_y = torch.tensor([[1.0, 2.0]], **like), torch.tensor([2.0], **like)
 middle, along = torch.tensor([0.4, 0.8], **like), torch.tensor([2.0, -1.0], **like)
 
@@ -1290,6 +1298,7 @@ elsewhere = mirror_descent(line_X, line_y, "arcsinh", 0.05, 3000, other_start)
 hits["another start"] = distance(elsewhere[-1], other_end)
 misses["another start"] = distance(elsewhere[-1], announced["arcsinh"])
 
+# %%
 small_X, small_y = X[:, :5, :40] / math.sqrt(40), y[:, :5]
 
 
@@ -1448,7 +1457,7 @@ solved, stopped, norms, unfit, padded, largest, smallest = (
     torch.stack(each, dim=1).cpu() for each in zip(*table, strict=True)
 )
 
-# %% tags=["hide-input"]
+# %%
 at = widths.index(n_train)  # the threshold, as many features as images
 
 

@@ -238,7 +238,7 @@ assert not sparse.squared_weights_gradient(X, y)(0 * start, 0).any()  # zero is 
 # many other minimizers. The equation $X\beta=y$ has $n$ rows for $d$ unknowns: with $n$ well below $d/2$ a whole piece of a $(d-n)$-dimensional plane has $\beta\ge0$ and fits the data, and nearly all of it is dense.
 #
 # Among all these, the truth is distinguished by its norm. Since $\beta\ge0$, we have $\lVert\theta\rVert^2=\sum_i\beta_i=\lVert\beta\rVert_1$: **a small Euclidean norm of $\theta$ is a small
-# $\ell_1$ norm of $\beta$**. An *interpolant* is a vector that fits all samples. The one of least $\ell_1$ norm is called *basis pursuit* {cite}`chen1998atomic`, the limit of the lasso {cite}`tibshirani1996regression`, least squares plus a multiple of $\lVert\beta\rVert_1$, for a vanishing penalty. With enough samples
+# $\ell_1$ norm of $\beta$**, the sum of the absolute values of its entries. An *interpolant* is a vector that fits all samples. The one of least $\ell_1$ norm is called *basis pursuit* {cite}`chen1998atomic`, the limit of the lasso {cite}`tibshirani1996regression`, least squares plus a multiple of $\lVert\beta\rVert_1$, for a vanishing penalty. With enough samples
 # it is the truth {cite}`donoho2005sparse`. So one might hope that gradient descent from a small start does the job of the lasso.
 #
 # :::{admonition} Predict first
@@ -355,7 +355,7 @@ ledger.check(
 #
 # ## Infinitely many samples
 #
-# Let $n\to\infty$. For a fixed vector $v$ and $x\sim N(0,I)$, $\mathbb E\langle x,v\rangle^2=v^\top\mathbb E[xx^\top]v=\lVert v\rVert^2$, and the loss becomes the squared distance of the effective weights,
+# Let $n\to\infty$: what is left is called the *population* loss. For a fixed vector $v$ and $x\sim N(0,I)$, $\mathbb E\langle x,v\rangle^2=v^\top\mathbb E[xx^\top]v=\lVert v\rVert^2$, and the loss becomes the squared distance of the effective weights,
 #
 # $$\begin{aligned}\mathcal L_\infty(\theta)&=\tfrac14\lVert\theta\odot\theta-\beta^\star\rVert^2,\\
 # \nabla\mathcal L_\infty(\theta)&=(\theta\odot\theta-\beta^\star)\odot\theta .\end{aligned}$$ (eq-sparse-population)
@@ -589,7 +589,7 @@ figures.comparison(
 # So for $\delta\le1$ $n=O\bigl((s\log(ed/s)+\log(1/p))/\delta^2\bigr)$ samples give the $(s,\delta)$ condition. The $s^2$ of {prf:ref}`regularization-thm-9-4` enters because its proof asks for $\delta\lesssim1/\sqrt s$.
 # :::
 #
-# *The key step.* For one support it is a statement about the singular values of an $n\times s$ Gaussian matrix. There are at most $(ed/s)^s$ supports, and the logarithm of that number is what the union bound costs.
+# *The key step.* For one support it is a statement about the singular values of an $n\times s$ Gaussian matrix. There are at most $(ed/s)^s$ supports, and that *all* of them behave costs the logarithm of that number, because failure probabilities add up (the union bound).
 #
 # :::{dropdown} Proof
 # 1. *One support.* Let $X_T$ hold the columns in $T$, $|T|=s$. For every $t>0$, with probability at least $1-2e^{-nt^2/2}$ all singular values of $X_T/\sqrt n$ lie within $\sqrt{s/n}+t$ of one {cite}`davidson2001local`.
