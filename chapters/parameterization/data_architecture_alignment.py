@@ -10,8 +10,8 @@
 # # Data, architecture and alignment
 #
 # A network has far more parameters than there are points to fit, and yet training stops at a large error. Is it the data, the architecture or the step size? One would like a number that answers this while the run is going on.
-# In the example of this page a network with three layers of 300 units has 181,000 parameters and 100 points. On two moons gradient descent fits
-# them all; on a fast sine wave it gets stuck. A theorem proposes a number to look at: the Jacobian $J$ of the outputs with
+# In the example of this page a network with three layers of 300 units has 181,000 parameters and 100 points. On *two moons*, two interleaved half circles of points with one label each, gradient descent fits
+# them all; on points of a line labelled by the sign of a fast sine wave it gets stuck. A theorem proposes a number to look at: the Jacobian $J$ of the outputs with
 # respect to the parameters. If the vector of labels lies in the column space of $J$, the two are *aligned*.
 #
 # **Does alignment decide whether training succeeds?** At a point, yes: near a stationary point where the labels are
@@ -994,7 +994,7 @@ ledger.check(
 #
 # how often the labels were misaligned. Four fully connected layers with 300 units meet two moons and the labels
 # $\mathbf 1[\sin20x<0]$, a hundred points each, with momentum 0.98. LeNet, with widths $m=1,2,4$, meets Semeion's
-# digits and random images with random labels, with momentum 0.9. Activations are softplus of sharpness 100, $\ln(1+e^{100z})/100$,
+# handwritten digits and random images with random labels, with momentum 0.9. Activations are softplus of sharpness 100, $\ln(1+e^{100z})/100$,
 # ReLU up to $\ln2/100$; the step is 0.1. Its finding: runs end with zero training error exactly when $Q_K$ stops growing.
 #
 # **What the source leaves open**, we settle as follows. *Biases* start at zero (without any, two moons can hardly be
@@ -1207,7 +1207,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The circled run is an exception: it stayed at the loss $\ln2$ from its first epoch, aligned at the recorded epochs up to 36, then misaligned, and aligned again
+# The area under the ROC curve is the probability that a run with errors has a higher count than a run without; a half is chance. The circled run is an exception: it stayed at the loss $\ln2$ from its first epoch, aligned at the recorded epochs up to 36, then misaligned, and aligned again
 # at the end, without ever learning. Alignment at a step promises little when the gradient is small *and* $\lVert\hat\omega\rVert$ is large.
 #
 # ## Cause and effect

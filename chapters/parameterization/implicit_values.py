@@ -1130,7 +1130,7 @@ figures.numbers(
 # :::
 #
 # With $\varepsilon=0.01$ and $\hat\gamma=0.9$ the two are $100$ and $1/0.118^2\approx72$: "all values up" and "this
-# group up, that group down" are nearly equally easy. In general each slowly mixing direction
+# group up, that group down" are nearly equally easy. At $\varepsilon$ near one the chain alternates between the groups (it is nearly *periodic*), and the second direction is not amplified but divided by about four. In general each slowly mixing direction
 # is fast to learn, which is no defect: values in a world of two rooms *do* differ by room. But formula
 # {eq}`eq-implicit-values-leading` is then of no use until $1-\hat\gamma\ll2\varepsilon$.
 
