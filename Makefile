@@ -1,6 +1,6 @@
 # Learning Dynamics: every command of the book. `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup book pdf test chapter pull all-chapters run serve bench seeds kept repository clean
+.PHONY: help setup book pdf test chapter pull all-chapters run serve bench seeds kept paper gpu repository clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -14,8 +14,11 @@ PARTS ?=
 OUT ?=
 URL ?=
 OVERWRITE ?=
+SHARD ?=
+PROFILE ?= local
+SNAKEMAKE := .venv-workflow/bin/snakemake --snakefile workflow/Snakefile
 # Recipes read these from the environment, where a shell takes a quote or a semicolon in them for what it is.
-export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL
+export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL SHARD PROFILE
 
 help: ## List these commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,8 +66,20 @@ bench: .venv/ready ## Measure speed ratios, chapter times and the render: [PART=
 seeds: .venv/ready ## Run chapters with other seeds: same verdicts? [CHAPTER=part/name]
 	@$(BIN)/python tools/seeds.py $$CHAPTER
 
-kept: .venv/ready ## Compute the kept results that need no GPU again and compare
-	@$(BIN)/python tools/kept.py
+kept: .venv/ready .venv-workflow/ready ## Make the kept results again that need no GPU, and compare: [CHAPTER= SHARD=k/m]
+	@$(SNAKEMAKE) --profile workflow/profiles/local --config which=kept gpu=0 out=out/kept chapter="$$CHAPTER" shard="$$SHARD" || true
+	@$(BIN)/python tools/kept.py out/kept
+
+paper: .venv/ready .venv-workflow/ready ## Make the paper-scale results: [CHAPTER= PROFILE=local|gpu|slurm|kubernetes]
+	@$(SNAKEMAKE) --profile "workflow/profiles/$$PROFILE" --config which=paper chapter="$$CHAPTER"
+
+gpu: .venv/ready ## Make the results that need a GPU in parts of 8 minutes: [CHAPTER=]; say it again to go on
+	@$(BIN)/python tools/gpu_parts.py --minutes 8 $(if $(CHAPTER),--chapter "$$CHAPTER")
+
+.venv-workflow/ready: workflow/requirements.txt
+	@$(PYTHON) -m venv .venv-workflow
+	@.venv-workflow/bin/python -m pip install --quiet --disable-pip-version-check -r workflow/requirements.txt
+	@touch $@
 
 repository: .venv/ready ## Change the repository's address everywhere: URL=https://host/owner/name
 	@$(BIN)/python tools/repository.py "$$URL"

@@ -1,16 +1,11 @@
-"""Make every kept result that needs no GPU again and hold it against the committed one; this is `make kept`.
+"""Hold kept results that were made again against the committed ones: python tools/kept.py FOLDER.
 
-The experiments declare which results the book keeps and by which commands. Each command is run with another folder of
-results, so that the committed files are not touched. One that needs data which do not ship with the book is left out.
+`make kept` makes them by Snakemake into FOLDER, without touching the committed files, and calls this.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from chapter import ROOT
@@ -18,41 +13,44 @@ from learning_dynamics import results
 from learning_dynamics.experiments import command
 
 
-def make_again(planned: command.Plan, root: Path = ROOT) -> str:
-    """Run a result's command and return a line that says whether it agrees; a difference starts with `DIFFERS`."""
+def compare(planned: command.Plan, folder: Path, root: Path = ROOT) -> str:
+    """Return a line that says whether a result made again agrees; a difference starts with `DIFFERS`."""
     name = f"{planned.chapter}/{planned.name}"
-    if planned.device != "cpu":
-        return f"{name}: left out, made on {planned.device}"
-    if planned.needs:
-        return f"{name}: left out, needs {', '.join(planned.needs)}: {planned.command}"
+    try:
+        new = results.load(planned.chapter, planned.name, folder=folder)
+    except FileNotFoundError:
+        return f"{name}: not made again"
+    except ValueError as error:
+        return f"DIFFERS {name}: {error}"
     try:
         old = results.load(planned.chapter, planned.name, folder=root / "book" / "results")
+        if set(new.arrays) != set(old.arrays):
+            return f"DIFFERS {name}: arrays {sorted(new.arrays)}, kept are {sorted(old.arrays)}"
+        agreement = results.agree(old, new.arrays, rtol=old.provenance.rtol)
     except FileNotFoundError:
-        return f"{name}: not made yet: {planned.command}"
-    with tempfile.TemporaryDirectory() as folder:
-        words = [sys.executable, *shlex.split(planned.command)[1:], "--out", folder, "--dirty"]
-        settings = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, cwd=root, env=settings, capture_output=True, text=True, check=False)
-        if done.returncode:
-            return f"DIFFERS {name}: its command failed: {done.stderr.strip()[-300:]}"
-        try:
-            new = results.load(planned.chapter, planned.name, folder=folder)
-            agreement = results.agree(old, new.arrays, rtol=old.provenance.rtol)
-        except ValueError as error:
-            return f"DIFFERS {name}: {error}"
-    if set(new.arrays) != set(old.arrays):
-        return f"DIFFERS {name}: arrays {sorted(new.arrays)}, kept are {sorted(old.arrays)}"
-    return f"{name}: {agreement.entries} entries agree to {old.provenance.rtol:g}"
+        return f"{name}: made, and none is kept yet"
+    except ValueError as error:
+        return f"DIFFERS {name}: {error}"
+    worst = max((each.share for each in agreement.worst.values()), default=0.0)
+    return (
+        f"{name}: {agreement.entries} entries agree to {old.provenance.rtol:g}, the worst at {worst:.1g} of that "
+        f"(kept at {old.provenance.commit[:8]}{'-dirty' * old.provenance.commit.endswith('-dirty')})"
+    )
 
 
 def main() -> int:
-    lines = []
-    for planned in command.kept():
-        lines.append(make_again(planned))
-        print(lines[-1], flush=True)
+    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+        print(
+            "usage: python tools/kept.py FOLDER (of results made again; `make kept` makes them)",
+            file=sys.stderr,
+        )
+        return 2
+    lines = [compare(planned, Path(sys.argv[1])) for planned in command.kept()]
+    print("\n".join(lines))
+    made = [line for line in lines if not line.endswith("not made again")]
     differ = sum(line.startswith("DIFFERS") for line in lines)
-    print(f"{len(lines)} kept results, {differ} differ")
-    return 1 if differ else 0
+    print(f"{len(lines)} kept results, {len(made)} made again, {differ} differ")
+    return 1 if differ or not made else 0
 
 
 if __name__ == "__main__":
