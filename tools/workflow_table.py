@@ -1,4 +1,4 @@
-"""Write workflow/results.csv: every kept and paper-scale result, with its command and what it costs.
+"""Write workflow/results.csv, every kept and paper-scale result with its command and cost, and costs.csv, by chapter.
 
     python tools/workflow_table.py
 
@@ -71,9 +71,24 @@ def table(root: Path = ROOT) -> str:
     return text.getvalue()
 
 
+def costs(table: str) -> str:
+    """Return what the results of each chapter cost in hours, from the text of the table: a line a chapter."""
+    sums: dict[str, dict[str, float]] = {}
+    for each in csv.DictReader(io.StringIO(table)):
+        kind = "kept" if each["which"] == "kept" else "gpu" if each["gpu"] == "1" else "cpu"
+        hours = sums.setdefault(each["chapter"], {"kept": 0.0, "cpu": 0.0, "gpu": 0.0})
+        hours[kind] += float(each["minutes"]) / 60 if each["minutes"] != "?" else 0.0
+    lines = ["chapter,kept: CPU hours (measured),paper: CPU hours (estimated),paper: GPU hours (estimated)"]
+    for chapter, hours in sorted(sums.items()):
+        shown = [f"{value:.{0 if value >= 10 else 1}f}" if value else "" for value in hours.values()]
+        lines.append(",".join([chapter, *shown]))
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     text = table()
     write_atomically(ROOT / TABLE, text)
+    write_atomically(ROOT / TABLE.with_name("costs.csv"), costs(text))
     open_questions = [line for line in text.splitlines() if "?" in line]
     print(f"{TABLE}: {len(text.splitlines()) - 1} results; {len(open_questions)} lack minutes or files")
     print("".join(f"  {line}\n" for line in open_questions), end="")

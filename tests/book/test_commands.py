@@ -371,7 +371,9 @@ def test_kept_results_made_again_are_compared(tmp_path: Path) -> None:
     assert kept.compare(planned, tmp_path / "new", tmp_path) == f"{name}: not made again"
     assert experiment.main([*words.split(), "--out", str(old), "--dirty"]) == 0
     shutil.copytree(old, tmp_path / "new")
-    assert re.match(rf"{name}: \d+ entries agree to 0.0001", kept.compare(planned, tmp_path / "new", tmp_path))
+    assert re.match(
+        rf"{name}: \d+ entries agree to 0.0001", kept.compare(planned, tmp_path / "new", tmp_path)
+    )
     true = results.load(planned.chapter, planned.name, folder=old)
     made = {"command": planned.command, "seeds": [0], "device": "cpu", "wall_time": 0.1, "rtol": 1e-4}
     for changed, message in (
@@ -386,7 +388,9 @@ def test_kept_results_made_again_are_compared(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "new", tmp_path / "more")
     assert experiment.main(["chain", "explicit", "--best", "--offsets", "0.5", "--seeds", "1", "--part", "1/4",
                             "--out", str(tmp_path / "more"), "--dirty"]) == 0  # fmt: skip
-    (fresh,) = experiment.plans(["chain", "explicit", "--best", "--offsets", "0.5", "--seeds", "1", "--part", "1/4"])
+    (fresh,) = experiment.plans(
+        ["chain", "explicit", "--best", "--offsets", "0.5", "--seeds", "1", "--part", "1/4"]
+    )
     assert "none is kept yet" in kept.compare(fresh, tmp_path / "more", tmp_path)
     assert "not made again" in kept.compare(missing, tmp_path / "more", tmp_path)
 
