@@ -289,6 +289,8 @@ def _array(name: str, samples: Samples) -> Array:
     """Return finite numbers as a float64 array of any shape."""
     if isinstance(samples, torch.Tensor):
         samples = samples.detach().cpu().numpy()
+    if np.iscomplexobj(samples):
+        raise ValueError(f"{name} has complex numbers; allowed: real ones")
     values = np.asarray(samples, dtype=np.float64)
     if values.size == 0:
         raise ValueError(f"{name} is empty; allowed: at least two values")

@@ -2,7 +2,8 @@
 
 A tensor is given by the names of its axes, "n d", and is then drawn at random with the sizes below; or by a function
 that makes it, with the names of its axes. An axis of one name has one size everywhere; one that
-starts with a star is promised to broadcast.
+starts with a star is promised to broadcast, and one that ends with an exclamation mark has the size that the callable
+prescribes, as a layer's inputs have. `specimens_models.py` and `specimens_experiments.py` add theirs to these.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Specimen:
         made = {}
         for name, given in self.tensors.items():
             if isinstance(given, str):
-                sizes = [SIZES[word.removeprefix("*")] for word in given.split()]
+                sizes = [SIZES[word.removeprefix("*").removesuffix("!")] for word in given.split()]
                 random = torch.Generator().manual_seed(zlib.crc32(name.encode()))
                 made[name] = 2 * torch.randn(*sizes, generator=random, dtype=torch.float64)
             else:
@@ -1096,4 +1097,213 @@ of(
     ),
     b=(torch.linspace(-1, 1, 23).double(), "p"),
     start=(torch.linspace(-1, 2, 23).double(), "p"),
+)
+
+
+# -------------------------------------------------------------------------------------------------------- noise
+
+from learning_dynamics.noise import fractional, matrix_sensing, shaking, widening_valley  # noqa: E402
+
+SYMMETRIC = some([[[1.0, 2.0], [2.0, 1.0]], [[0.0, 1.0], [1.0, 2.0]], [[1.0, 0.0], [0.0, 3.0]]], "n s s")
+
+
+def sensing() -> matrix_sensing.MatrixSensing:
+    return matrix_sensing.MatrixSensing(SYMMETRIC[0], FLOORS[0])
+
+
+of(
+    "noise.fractional.box_counts",
+    lambda paths: fractional.box_counts(paths, [0, 1]),
+    paths=some([[0.0, 1.0, 0.5, 2.0], [1.0, 1.5, 0.0, 0.0]], "runs n"),
+)
+of(
+    "noise.fractional.cloud_variance",
+    lambda autocovariance: fractional.cloud_variance(0.5, autocovariance),
+    autocovariance=some([[1.0, 0.5, 0.25], [1.0, 0.0, 0.0]], "runs lags"),
+)
+of(
+    "noise.fractional.increment_covariance",
+    lambda lags: fractional.increment_covariance(0.7, lags),
+    lags=some([0.0, 1.0, 200.0], "lags"),
+)
+of(
+    "noise.matrix_sensing.MatrixSensing",
+    lambda **given: matrix_sensing.MatrixSensing(**given).loss(some([1.0, 2.0, 0.0, 1.0], "")[0]),
+    measurements=SYMMETRIC,
+    targets=FLOORS,
+)
+for name in ("factor", "residual", "loss", "gradient", "trace", "hessian", "largest_eigenvalue"):
+    of(
+        f"noise.matrix_sensing.MatrixSensing.{name}",
+        lambda theta, name=name: getattr(sensing(), name)(theta),
+        {"theta: NaN": "documented: infinite for a run that is not finite"}
+        if name == "largest_eigenvalue"
+        else None,
+        theta=some([[1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 1.0, 2.0]], "runs p"),
+    )
+for blocks in (None, [1, 3]):
+    of(
+        "noise.shaking.shaken_gradient",
+        lambda sigma, blocks=blocks: shaking.shaken_gradient(
+            lambda theta, k: theta, sigma, generator=generator(), blocks=blocks
+        )(torch.ones(2, 4).double(), 0),
+        sigma=some([[1.0], [2.0]], "*runs one!"),
+    )
+for name in ("loss", "gradient", "hessian"):
+    of(f"noise.widening_valley.{name}", getattr(widening_valley, name), theta="runs d")
+of(
+    "noise.widening_valley.differenced_flow",
+    lambda steps: widening_valley.differenced_flow(1.0, 0.5, 0.25, steps),
+    steps=some([0.0, 1.0, 2.0], "A"),
+)
+
+
+# --------------------------------------------------------------------------------------------------- statistics
+
+from learning_dynamics import statistics  # noqa: E402
+
+SAMPLES = some([1.0, 2.0, 4.0, 3.0], "n")
+OTHERS = some([2.0, 3.0, 7.0, 3.5, 1.0], "m")
+of("statistics.mean_interval", statistics.mean_interval, samples=SAMPLES)
+of(
+    "statistics.bootstrap_interval",
+    lambda samples: statistics.bootstrap_interval(samples, level=0.9, resamples=99),
+    samples=SAMPLES,
+)
+of("statistics.difference_interval", statistics.difference_interval, a=SAMPLES, b=OTHERS)
+of("statistics.non_inferior", lambda a, b: statistics.non_inferior(a, b, 30.0), a=SAMPLES, b=OTHERS)
+of(
+    "statistics.ks_test",
+    lambda samples: statistics.ks_test(samples, lambda x: (x / 10).clip(0, 1)),
+    samples=SAMPLES,
+)
+of("statistics.ks_test", statistics.ks_test, samples=SAMPLES, reference=OTHERS)
+CURVES = "documented: one curve has the interval of its fit, several have that over the seeds"
+of(
+    "statistics.log_log_slope",
+    statistics.log_log_slope,
+    {"y: one axis more": CURVES},
+    x=SAMPLES,
+    y=some([2.0, 3.0, 7.0, 3.5], "n"),
+)
+of(
+    "statistics.log_log_slope",
+    statistics.log_log_slope,
+    {"y: one axis less": CURVES},
+    x=SAMPLES,
+    y=some([[2.0, 3.0, 7.0, 3.5], [2.0, 3.0, 5.0, 4.0]], "seeds n"),
+)
+of(
+    "statistics.paired_order",
+    lambda values, other: statistics.paired_order({"a": values, "b": other}, ["a", "b"]),
+    values=SAMPLES,
+    other=some([2.0, 3.0, 7.0, 3.5], "n"),
+)
+
+
+# ---------------------------------------------------------------------------------- ensembles, optimizers, data
+
+from learning_dynamics import curvature as _curvature  # noqa: E402
+from learning_dynamics import data, ensembles, optimizers  # noqa: E402
+
+RUN_INPUTS = (lambda: torch.randn(2, 3, 4, generator=generator(), dtype=torch.float64), "runs! n d!")
+RUN_TARGETS = (lambda: torch.randn(2, 3, 2, generator=generator(), dtype=torch.float64), "runs! n c")
+
+
+CALLERS_LOSS = "the loss is the caller's, and says what it takes from a run"
+CALLERS_RUNS = {
+    key: "the module and the loss are the caller's, and say what they take from a run"
+    for key in (
+        "one axis more",
+        "one axis behind",
+        "d! larger, axis 2",
+        "d! = 1, axis 2",
+        "integers",
+        "complex",
+    )
+} | {"no d!": CALLERS_LOSS}
+INFINITE = {"NaN": "documented: infinite where they are not finite", "no n": "the mean of nothing is NaN"}
+ANY_DTYPE = {"data: complex": "rows of any dtype are rows"}
+
+
+def ensemble() -> ensembles.ModuleEnsemble:
+    return ensembles.ModuleEnsemble(
+        [network(), network()], rules.GradientDescent(0.1), lambda model, x: model(x).square().mean()
+    )
+
+
+of(
+    "ensembles.iterate",
+    lambda theta0: ensembles.iterate(rules.GradientDescent(0.1), lambda theta, k: theta, theta0, 2),
+    {"theta0: NaN": "documented: the records of a diverged run are infinite"},
+    theta0="runs d",
+)
+of(
+    "ensembles.batched",
+    lambda per_run: ensembles.batched(lambda theta, x: (theta * x).sum(), per_run)(
+        torch.ones(2, 4).double(), 0
+    ),
+    dict.fromkeys(("one axis more", "one axis behind", "complex", "no d"), CALLERS_LOSS),
+    per_run="runs! d",
+)
+of(
+    "ensembles.batches",
+    lambda rows, data: next(ensembles.batches([rows], data)),
+    ANY_DTYPE
+    | {"rows: one axis less": "documented: an order that all runs share"}
+    | {"data: one axis more": "row numbers beyond the axis are torch's own IndexError"},
+    rows=some([[0, 1], [2, 0]], "runs b"),
+    data="runs n d",
+)
+of(
+    "ensembles.batches",
+    lambda rows, data: next(ensembles.batches([rows], data, shared=True)),
+    ANY_DTYPE
+    | {"data: one axis less": "a number a row"}
+    | {"data: one axis more": "row numbers beyond the axis are torch's own IndexError"},
+    rows=some([[0, 1], [2, 0]], "runs b"),
+    data="n d",
+)
+of(
+    "ensembles.ModuleEnsemble.step",
+    lambda batch: ensemble().step(batch),
+    CALLERS_RUNS | INFINITE,
+    batch=RUN_INPUTS,
+)
+of(
+    "ensembles.ModuleEnsemble.train",
+    lambda batches: ensemble().train([(batches,)], 1, observe=lambda e: e.theta),
+    CALLERS_RUNS | INFINITE,
+    batches=RUN_INPUTS,
+)
+of(
+    "ensembles.ModuleEnsemble.evaluate",
+    lambda data: ensemble().evaluate(lambda model, x: model(x), data),
+    {key: reason for key, reason in CALLERS_RUNS.items() if key != "one axis more"},
+    data=RUN_INPUTS,
+)
+
+
+def damped_step(inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    model = network()
+    before = optimizers.DampedGaussNewton(model, _curvature.SquaredError()).step(
+        inputs=inputs, targets=targets
+    )
+    return before, nn.utils.parameters_to_vector(model.parameters())
+
+
+of(
+    "optimizers.DampedGaussNewton.step",
+    damped_step,
+    dict.fromkeys(("inputs", "no d!"), CALLERS_MODEL),
+    inputs="n d!",
+    targets="n c",
+)
+of(
+    "data.Dataset",
+    lambda inputs, targets: (lambda made: (made.inputs, made.targets))(
+        data.Dataset(inputs, targets, "name", "source", "licence")
+    ),
+    inputs="n d",
+    targets="n",
 )

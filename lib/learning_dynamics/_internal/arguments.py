@@ -101,6 +101,28 @@ def require_numbers(name: str, value: object, like: Tensor | None = None) -> Ten
     return value.to(like)
 
 
+def require_real(name: str, value: object) -> None:
+    """Raise a ValueError for a tensor of complex numbers or booleans; a number of Python passes."""
+    if isinstance(value, Tensor) and (value.is_complex() or value.dtype == torch.bool):
+        raise ValueError(f"{name} has dtype {value.dtype}; allowed: real numbers")
+
+
+def require_first(name: str, values: Tensor) -> None:
+    """Raise a ValueError unless a tensor is real floating point `(K, ...)` with K >= 1."""
+    if not values.is_floating_point() or values.ndim < 1 or len(values) < 1:
+        raise ValueError(
+            f"{name} has dtype {values.dtype} and shape {tuple(values.shape)}; allowed: real floating point (K, ...)"
+        )
+
+
+def require_same(name: str, value: Tensor, like: Tensor, of: str) -> None:
+    """Raise a ValueError unless two tensors have one shape and one real floating point dtype."""
+    if value.shape != like.shape or value.dtype != like.dtype or not value.is_floating_point():
+        raise ValueError(
+            f"{name} is {value.dtype} {tuple(value.shape)}; allowed: real {like.dtype} {tuple(like.shape)}, as {of}"
+        )
+
+
 def require_broadcast(name: str, tensor: Tensor, shape: torch.Size, *, enlarge: bool = False) -> None:
     """Raise a ValueError unless a tensor broadcasts against a shape, with `enlarge` also in more leading axes.
 
@@ -132,6 +154,44 @@ def require_last(name: str, tensor: Tensor, like: Tensor, size: int) -> None:
         raise ValueError(
             f"{name} is {tensor.dtype} on {tensor.device}; allowed: {like.dtype} on {like.device}"
         )
+
+
+def require_input(name: str, value: object, like: Tensor, *sizes: int | None, batch: bool = True) -> None:
+    """Raise a ValueError unless a layer's input ends in axes of these sizes and has the layer's dtype and device.
+
+    It looks at no entry and costs a few microseconds, for what is called at every step, also under vmap and autocast
+    (which takes any floating point dtype).
+
+    Args:
+        name: the argument's name.
+        value: the input.
+        like: a parameter of the layer.
+        sizes: of the last axes; None stands for any size >= 1.
+        batch: let there be further axes in front.
+    """
+    if not isinstance(value, Tensor):
+        raise ValueError(f"{name} is a {type(value).__name__}; allowed: a tensor")
+    found = value.shape[max(0, value.ndim - len(sizes)) :]
+    fits = len(found) == len(sizes) and (batch or value.ndim == len(sizes))
+    if not fits or any(
+        n != size if size is not None else n < 1 for n, size in zip(found, sizes, strict=True)
+    ):
+        wanted = ", ".join([*(["*batch"] if batch else []), *("any" if n is None else str(n) for n in sizes)])
+        raise ValueError(f"{name} has shape {tuple(value.shape)}; allowed: ({wanted})")
+    if value.device != like.device:
+        raise ValueError(f"{name} has device {value.device}; allowed: {like.device}, where the layer is")
+    cast = value.is_floating_point() and torch.amp.is_autocast_available(value.device.type)
+    if value.dtype != like.dtype and not (cast and torch.is_autocast_enabled(value.device.type)):
+        raise ValueError(f"{name} has dtype {value.dtype}; allowed: {like.dtype}, that of the layer")
+
+
+def require_symbols(name: str, value: object, *sizes: int | None) -> None:
+    """Raise a ValueError unless a tensor has an integer dtype and ends in axes of these sizes, None for any >= 1."""
+    whole = isinstance(value, Tensor) and value.dtype in (torch.int64, torch.int32)
+    if not isinstance(value, Tensor) or not whole:
+        found = f"dtype {value.dtype}" if isinstance(value, Tensor) else f"type {type(value).__name__}"
+        raise ValueError(f"{name} has {found}; allowed: a tensor of torch.int64 or torch.int32")
+    require_input(name, value, value, *sizes)
 
 
 def require_symmetric(name: str, matrix: Tensor, factor: float = 100.0) -> None:

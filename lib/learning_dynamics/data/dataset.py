@@ -19,6 +19,9 @@ class Dataset:
         source: Where it comes from.
         licence: Under what it may be used.
         classes: Number of classes, or None for a regression.
+
+    Raises:
+        ValueError: Inputs and targets are not one a sample, or complex.
     """
 
     inputs: torch.Tensor
@@ -27,6 +30,16 @@ class Dataset:
     source: str
     licence: str
     classes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that there is one target for each input."""
+        if self.inputs.shape[:1] != self.targets.shape[:1] or not self.inputs.ndim:
+            raise ValueError(
+                f"targets has shape {tuple(self.targets.shape)}; allowed: ({len(self.inputs)}, ...), as inputs"
+            )
+        for name in ("inputs", "targets"):
+            if getattr(self, name).is_complex():
+                raise ValueError(f"{name} has dtype {getattr(self, name).dtype}; allowed: real numbers")
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -75,11 +75,20 @@ def batches(rows: Iterable[Tensor], *data: Tensor, shared: bool = False) -> Iter
         tuples of tensors `(B, b, ...)`.
 
     Raises:
-        ValueError: shared data with rows `(b,)`.
+        ValueError: rows are no integers or have another shape, as shared data with rows `(b,)`, or the data have not
+            one entry for each run.
     """
     for chosen in rows:
-        if shared and chosen.ndim != 2:
-            raise ValueError(f"rows have shape {tuple(chosen.shape)}; allowed with shared data: (B, b)")
+        if chosen.dtype not in (torch.int64, torch.int32) or chosen.ndim not in ((2,) if shared else (1, 2)):
+            wanted = "(B, b), as the data are shared" if shared else "(b,) or (B, b)"
+            raise ValueError(
+                f"rows have dtype {chosen.dtype} and shape {tuple(chosen.shape)}; allowed: integers {wanted}"
+            )
+        for part in data:
+            runs = None if shared or chosen.ndim == 1 else len(chosen)
+            if part.ndim < 2 - shared or 0 in part.shape[: 2 - shared] or runs not in (None, len(part)):
+                wanted = "(n, ...)" if shared else f"({'B' if runs is None else runs}, n, ...)"
+                raise ValueError(f"data has shape {tuple(part.shape)}; allowed: {wanted}, none of these zero")
         yield tuple(_rows_of(part, chosen.to(part.device), shared) for part in data)
 
 

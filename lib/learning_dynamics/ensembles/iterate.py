@@ -150,9 +150,16 @@ def batched(loss: Callable[..., Tensor], *per_run: Tensor, with_loss: bool = Fal
         `(*batch)` and the gradient; it does not depend on k. For
         minibatches, call `batched` on the batch of step k: `lambda theta, k: batched(loss, X[:, rows[k]],
         y[:, rows[k]])(theta, k)`.
+
+    Raises:
+        ValueError: when it is called, a tensor in `per_run` does not start with the batch axes of theta.
     """
 
     def oracle(theta: Tensor, k: int) -> Tensor | tuple[Tensor, Tensor]:
+        for part in per_run:
+            if part.shape[: theta.ndim - 1] != theta.shape[:-1]:
+                batch = ", ".join(map(str, theta.shape[:-1]))
+                raise ValueError(f"per_run has shape {tuple(part.shape)}; allowed: ({batch}, ...), as theta")
         of_batch = grad_and_value(loss) if with_loss else grad(loss)
         for _ in theta.shape[:-1]:
             of_batch = vmap(of_batch)

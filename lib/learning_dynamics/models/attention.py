@@ -14,7 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_input,
+    require_symbols,
+    require_tensors,
+)
 
 NORMS = ("none", "pre", "post")
 ACTIVATIONS = ("relu", "linear")
@@ -33,10 +38,16 @@ def attention_weights(X: Tensor, W_Q: Tensor, W_K: Tensor, *, temperature: float
         `(..., T, T)`; the rows sum to one.
 
     Raises:
-        ValueError: the temperature is not a number above 0.
+        ValueError: the temperature is not a number above 0, or the tensors do not fit together.
     """
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature = {temperature!r}; allowed: a number > 0")
+    require_tensors(X=(X, "*batch T m"), W_Q=(W_Q, "*batch m m_k"), W_K=(W_K, "*batch m m_k"))
+    return _weights(X, W_Q, W_K, temperature)
+
+
+def _weights(X: Tensor, W_Q: Tensor, W_K: Tensor, temperature: float) -> Tensor:
+    """Return the weights of arguments that fit."""
     logits = (X @ W_Q) @ (X @ W_K).mT / (temperature * math.sqrt(W_Q.shape[-1]))
     return logits.softmax(-1)
 
@@ -66,12 +77,24 @@ def attention(
         `(..., T, m)`.
 
     Raises:
-        ValueError: the temperature is not a number above 0.
+        ValueError: the temperature is not a number above 0, or the tensors do not fit together.
     """
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature = {temperature!r}; allowed: a number > 0")
+    shapes = {"W_Q": (W_Q, "*batch m m_k"), "W_K": (W_K, "*batch m m_k"), "W_V": (W_V, "*batch m m")}
+    require_tensors(X=(X, "*batch T m"), **shapes)
+    return _attention(X, W_Q, W_K, W_V, temperature, uniform, centred)
+
+
+def _attention(
+    X: Tensor, W_Q: Tensor, W_K: Tensor, W_V: Tensor, temperature: float, uniform: bool, centred: bool
+) -> Tensor:
+    """Return the output of arguments that fit."""
     if uniform:
-        S = (X.mean(-2, keepdim=True) @ W_V).expand(*X.shape[:-1], W_V.shape[-1])
+        mean = X.mean(-2, keepdim=True) @ W_V
+        S = mean.expand(*mean.shape[:-2], *X.shape[-2:])
     else:
-        S = attention_weights(X, W_Q, W_K, temperature=temperature) @ X @ W_V
+        S = _weights(X, W_Q, W_K, temperature) @ X @ W_V
     return S - S.mean(-2, keepdim=True) if centred else S
 
 
@@ -147,17 +170,13 @@ class EncoderBlock(nn.Module):
 
         Args:
             X: `(..., T, m)`, the tokens before it.
+
+        Raises:
+            ValueError: they have another width or dtype than the weights.
         """
+        require_input("X", X, self.W_Q, None, self.W_Q.shape[0])
         inner = self._normalized(X) if self.norm == "pre" else X
-        S = attention(
-            inner,
-            self.W_Q,
-            self.W_K,
-            self.W_V,
-            temperature=self.temperature,
-            uniform=self.uniform,
-            centred=self.centred,
-        )
+        S = _attention(inner, self.W_Q, self.W_K, self.W_V, self.temperature, self.uniform, self.centred)
         Z = X + self.strengths[0] * S
         Z = self._normalized(Z) if self.norm == "post" else Z
         hidden = (self._normalized(Z) if self.norm == "pre" else Z) @ self.W_1
@@ -235,7 +254,11 @@ class Encoder(nn.Module):
 
         Args:
             sequence: `(..., T)` int64, symbols.
+
+        Raises:
+            ValueError: it is not of this shape, or no integers.
         """
+        require_symbols("sequence", sequence, len(self.positions))
         X = [self.embedding[sequence] + self.positions]
         for block in self.blocks:
             X.append(block(X[-1]))
@@ -247,6 +270,9 @@ class Encoder(nn.Module):
         Args:
             sequence: `(..., T)` int64, symbols.
             with_layers: return also what `layers` returns, stacked to `(D + 1, ..., T, m)`.
+
+        Raises:
+            ValueError: see `layers`.
         """
         layers = self.layers(sequence)
         scores = layers[-1] @ self.readout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_input
 
 
 class SmallCNN(nn.Module):
@@ -30,6 +30,7 @@ class SmallCNN(nn.Module):
         require_count("size", size, least=4)
         require_count("width", width)
         quarter = -(-size // 4)  # each convolution halves the size, rounded up
+        self.size = size
         self.first = nn.Conv2d(in_channels, width, 3, stride=2, padding=1)
         self.second = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
         self.last = nn.Linear(2 * width * quarter**2, num_classes)
@@ -39,6 +40,11 @@ class SmallCNN(nn.Module):
 
         Args:
             images: `(n, in_channels, size, size)`.
+
+        Raises:
+            ValueError: they are not of this shape, or not of the dtype of the parameters.
         """
+        weight = self.first.weight
+        require_input("images", images, weight, None, weight.shape[1], self.size, self.size, batch=False)
         hidden = self.second(self.first(images).relu()).relu()
         return self.last(hidden.flatten(1))

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_input
 
 
 class GatedHead(nn.Module):
@@ -69,7 +69,11 @@ class GatedHead(nn.Module):
 
         Args:
             features: `(n, in_features)`.
+
+        Raises:
+            ValueError: they are not of this shape, or not of the dtype of the weights.
         """
+        require_input("features", features, self.block, None, self.block.shape[-1], batch=False)
         weights = self.block if self.frozen is None else self.frozen
         return torch.sigmoid(self.sharpness * torch.einsum("jkl,nl->jnk", weights, features))
 
@@ -78,9 +82,13 @@ class GatedHead(nn.Module):
 
         Args:
             features: `(n, in_features)`.
+
+        Raises:
+            ValueError: they are not of this shape, or not of the dtype of the weights.
         """
+        gates = self.gates(features)
         hidden = torch.einsum("jkl,nl->jnk", self.block, features)
-        return torch.einsum("jk,jnk->nj", self.last, self.gates(features) * hidden)
+        return torch.einsum("jk,jnk->nj", self.last, gates * hidden)
 
     def jacobian(self, features: Tensor) -> Tensor:
         r"""Return :math:`J_j`, the derivative of each output in its own block with the gates held.
@@ -92,6 +100,9 @@ class GatedHead(nn.Module):
 
         Returns:
             `(outputs, n, hidden * in_features)`, the columns in the order of `block[j].flatten()`.
+
+        Raises:
+            ValueError: the features are not of this shape, or not of the dtype of the weights.
         """
         weighted = self.gates(features) * self.last[:, None, :]
         return (weighted[..., None] * features[:, None, :]).flatten(-2)
@@ -101,6 +112,9 @@ class GatedHead(nn.Module):
 
         Args:
             features: `(n, in_features)`.
+
+        Raises:
+            ValueError: they are not of this shape, or not of the dtype of the weights.
         """
         weighted = self.gates(features) * self.last[:, None, :]
         return (weighted @ weighted.mT) * (features @ features.mT)
@@ -113,7 +127,7 @@ class GatedHead(nn.Module):
             curvature: :math:`L_\ell`, the Lipschitz constant of one sample's loss gradient, > 0.
 
         Raises:
-            ValueError: The curvature is not positive and finite.
+            ValueError: The curvature is not positive and finite, or the features are not as described.
         """
         if not 0 < curvature < math.inf:
             raise ValueError(f"curvature = {curvature!r}; allowed: a number > 0")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_input
 from learning_dynamics.models.mlp import softplus
 
 
@@ -48,7 +48,7 @@ class LeNet(nn.Module):
         require_count("size", size, least=16)
         channels, hidden = 8 * width_multiplier, 128 * width_multiplier
         left = ((size - 4) // 2 - 4) // 2  # pixels a side after both poolings
-        self.activation = softplus(sharpness)
+        self.size, self.activation = size, softplus(sharpness)
         self.first = nn.Conv2d(1, channels, 5, dtype=dtype)
         self.second = nn.Conv2d(channels, channels, 5, dtype=dtype)
         self.hidden = nn.Linear(channels * left**2, hidden, dtype=dtype)
@@ -70,7 +70,11 @@ class LeNet(nn.Module):
 
         Args:
             images: `(n, 1, size, size)`.
+
+        Raises:
+            ValueError: they are not of this shape, or not of the dtype of the parameters.
         """
+        require_input("images", images, self.first.weight, None, 1, self.size, self.size, batch=False)
         x = functional.avg_pool2d(self.activation(self.first(images)), 2)
         x = functional.avg_pool2d(self.activation(self.second(x)), 2)
         return self.last(self.activation(self.hidden(x.flatten(1))))

@@ -9,6 +9,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from learning_dynamics._internal.arguments import require_input
+
 
 def softplus(sharpness: float) -> nn.Softplus:
     r"""Return :math:`\phi(q) = \ln(1 + e^{sq}) / s`, within :math:`\ln 2 / s` of ReLU, finite in float32 for any q.
@@ -58,7 +60,7 @@ class MLP(nn.Module):
             raise ValueError(f"sizes = {sizes!r}; allowed: at least two integers >= 1")
         if weight_std is not None and not 0 <= weight_std < math.inf:
             raise ValueError(f"weight_std = {weight_std!r}; allowed: a number >= 0, or None")
-        self.activation = softplus(sharpness)
+        self.activation, self.width = softplus(sharpness), sizes[0]
         layers = [nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype) for fan_in, fan_out in pairwise(sizes)]
         self.layers = nn.ModuleList(layers)
         with torch.no_grad():
@@ -80,7 +82,11 @@ class MLP(nn.Module):
 
         Args:
             x: `(n, sizes[0])`.
+
+        Raises:
+            ValueError: the last axis has another size, or the dtype is not that of the parameters.
         """
+        require_input("x", x, self.last.weight, self.width)
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_input
 
 
 class PreActivationBlock(nn.Module):
@@ -95,7 +95,12 @@ class PreActivationResNet18(nn.Module):
 
         Args:
             images: `(n, in_channels, height, width)`.
+
+        Raises:
+            ValueError: they are not of this shape, or not of the dtype of the parameters.
         """
+        weight = self.stem.weight
+        require_input("images", images, weight, None, weight.shape[1], None, None, batch=False)
         return self.activation(self.norm(self.blocks(self.stem(images)))).mean((-2, -1))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -103,5 +108,8 @@ class PreActivationResNet18(nn.Module):
 
         Args:
             images: `(n, in_channels, height, width)`.
+
+        Raises:
+            ValueError: see `features`.
         """
         return self.last(self.features(images))

@@ -65,13 +65,19 @@ class MatrixSensing:
             `(*runs, *problems, size, m)`, a view of them.
 
         Raises:
-            ValueError: the length is no multiple of the size, or the problems' axes do not end the leading ones.
+            ValueError: the length is no multiple of the size, the problems' axes do not end the leading ones, or the
+                dtype or device is not that of the measurements.
         """
         problems = self.targets.shape[:-1]
         fits = theta.ndim > len(problems) and theta.shape[-1] % self.size == 0 and theta.shape[-1] > 0
         if not fits or theta.shape[theta.ndim - 1 - len(problems) : -1] != problems:
             raise ValueError(
                 f"theta has shape {tuple(theta.shape)}; allowed: (*runs, *{tuple(problems)}, {self.size} m)"
+            )
+        like = self.measurements
+        if theta.dtype != like.dtype or theta.device != like.device:
+            raise ValueError(
+                f"theta is {theta.dtype} on {theta.device}; allowed: {like.dtype} on {like.device}, as measurements"
             )
         return theta.unflatten(-1, (self.size, -1))
 
@@ -89,7 +95,7 @@ class MatrixSensing:
         """
         U = self.factor(theta)
         X, product = self._flat(U @ U.mT)
-        return torch.einsum("snk,lsk->lsn", X, product).reshape(*U.shape[:-2], -1) - self.targets
+        return torch.einsum("snk,lsk->lsn", X, product).reshape(*U.shape[:-2], X.shape[1]) - self.targets
 
     def loss(self, theta: Tensor) -> Tensor:
         """Return the loss `(*runs, *problems)`.
@@ -178,14 +184,15 @@ class MatrixSensing:
     def _weighted(self, r: Tensor) -> Tensor:
         """The matrices (1/n) Σ r_i X_i `(*runs, *problems, size, size)`."""
         X = self.measurements.reshape(-1, r.shape[-1], self.size**2)
-        runs = r.reshape(-1, X.shape[0], r.shape[-1])
+        runs = r.reshape(r.numel() // X[..., 0].numel(), X.shape[0], r.shape[-1])
         mean = torch.einsum("lsn,snk->lsk", runs, X) / r.shape[-1]
         return mean.reshape(*r.shape[:-1], self.size, self.size)
 
     def _flat(self, product: Tensor) -> tuple[Tensor, Tensor]:
         """The measurements `(problems, n, size²)` and the products `(runs, problems, size²)`."""
         X = self.measurements.reshape(-1, self.measurements.shape[-3], self.size**2)
-        return X, product.reshape(-1, X.shape[0], self.size**2)
+        runs = product.numel() // X[:, 0].numel()
+        return X, product.reshape(runs, X.shape[0], self.size**2)
 
 
 def gaussian_sensing(

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count, require_generator
+from learning_dynamics._internal.arguments import require_broadcast, require_count, require_generator
 
 LAYERS = ("all", "one")
 
@@ -118,11 +118,13 @@ def shaken_gradient(
         a function of the same kind as `gradient`.
 
     Raises:
-        ValueError: an argument is not as described; the sizes, when it is called.
+        ValueError: an argument is not as described; the shapes, when it is called.
     """
     if isinstance(sigma, Tensor):
-        if not bool((sigma >= 0).all() and sigma.isfinite().all()):
-            raise ValueError("sigma has entries that are negative or not finite; allowed: numbers >= 0")
+        if sigma.is_complex() or not bool((sigma >= 0).all() and sigma.isfinite().all()):
+            raise ValueError(
+                "sigma has entries that are negative, complex or not finite; allowed: numbers >= 0"
+            )
     else:
         _require(sigma, "all")
     require_generator(generator)
@@ -131,6 +133,8 @@ def shaken_gradient(
         require_count("blocks", size)
 
     def at_shaken(theta: Tensor, k: int) -> Tensor:
+        if isinstance(sigma, Tensor):
+            require_broadcast("sigma", sigma, theta.shape)
         noise = torch.randn(theta.shape, generator=generator, dtype=theta.dtype, device=theta.device)
         if sizes is not None:
             if sum(sizes) != theta.shape[-1] or not sizes:

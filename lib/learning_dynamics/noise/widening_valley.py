@@ -22,7 +22,7 @@ def loss(theta: Tensor) -> Tensor:
         `(*batch)`.
 
     Raises:
-        ValueError: theta has fewer than two coordinates.
+        ValueError: theta has fewer than two coordinates, or is not real floating point.
     """
     u, v = _split(theta)
     return v[..., 0].square() * u.square().sum(-1) / 2
@@ -38,7 +38,7 @@ def gradient(theta: Tensor) -> Tensor:
         `(*batch, p + 1)`.
 
     Raises:
-        ValueError: theta has fewer than two coordinates.
+        ValueError: theta has fewer than two coordinates, or is not real floating point.
     """
     u, v = _split(theta)
     return torch.cat([v.square() * u, u.square().sum(-1, keepdim=True) * v], -1)
@@ -54,7 +54,7 @@ def hessian(theta: Tensor) -> Tensor:
         `(*batch, p + 1, p + 1)`.
 
     Raises:
-        ValueError: theta has fewer than two coordinates.
+        ValueError: theta has fewer than two coordinates, or is not real floating point.
     """
     u, v = _split(theta)
     p = u.shape[-1]
@@ -124,6 +124,8 @@ def differenced_flow(start: float, step_size: float, std: float, steps: Tensor) 
 
 
 def _split(theta: Tensor) -> tuple[Tensor, Tensor]:
+    if not theta.is_floating_point():
+        raise ValueError(f"theta has dtype {theta.dtype}; allowed: a real floating point dtype")
     if theta.ndim < 1 or theta.shape[-1] < 2:
         raise ValueError(f"theta has shape {tuple(theta.shape)}; allowed: (*batch, p + 1) with p >= 1")
     return theta[..., :-1], theta[..., -1:]

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from learning_dynamics import data, ensembles
-from learning_dynamics._internal.arguments import step_numbers
+from learning_dynamics._internal.arguments import require_same, step_numbers
 from learning_dynamics.curvature import Jacobian
 from learning_dynamics.data import semeion
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
@@ -215,8 +215,11 @@ def cross_entropy(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Te
         model: from inputs to logits `(n, 1)`.
         x: `(n, ...)`.
         y: `(n)`, labels.
+
+    Raises:
+        ValueError: the labels have another shape or dtype than the logits.
     """
-    return binary_cross_entropy_with_logits(model(x).squeeze(-1), y)
+    return binary_cross_entropy_with_logits(_logits(model, x, y), y)
 
 
 def cross_entropy_and_error(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,10 +232,20 @@ def cross_entropy_and_error(model: Callable[[Tensor], Tensor], x: Tensor, y: Ten
 
     Returns:
         Both, each `()`.
+
+    Raises:
+        ValueError: the labels have another shape or dtype than the logits.
     """
-    logits = model(x).squeeze(-1)
+    logits = _logits(model, x, y)
     error = ((logits > 0) != (y > 0.5)).float().mean()
     return binary_cross_entropy_with_logits(logits, y), error
+
+
+def _logits(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    """Return the logits `(n)` of a model, of the shape and dtype of the labels."""
+    logits = model(x).squeeze(-1)
+    require_same("y", y, logits, "the logits")
+    return logits
 
 
 class Alignment:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import ensembles
+from learning_dynamics._internal.arguments import require_real, require_tensors
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.rules import DiagonalFisher
 from learning_dynamics.rules.hyperparameters import require_positive
@@ -42,6 +43,8 @@ def two_cycle(step_size: Tensor | float, exponent: Tensor | float, damping: Tens
     Raises:
         ValueError: a step size or an exponent is not positive, or a damping is negative.
     """
+    for name, given in (("step_size", step_size), ("exponent", exponent), ("damping", damping)):
+        require_real(name, given)
     eta, q, damped = (torch.as_tensor(each, dtype=torch.float64) for each in (step_size, exponent, damping))
     for name, value in (("step_size", eta), ("exponent", q)):
         if not (value > 0).all():
@@ -72,6 +75,7 @@ def cauchy_scales(start: float, step_sizes: Tensor) -> Tensor:
         ValueError: the start is not positive, or a step size is negative.
     """
     require_positive("start", start)
+    require_tensors(empty=True, step_sizes=(step_sizes, "K"))
     if step_sizes.ndim != 1 or not (step_sizes >= 0).all():
         raise ValueError(f"step_sizes of shape {tuple(step_sizes.shape)}; allowed: (K,), all >= 0")
     scales = [float(start)]
@@ -86,7 +90,12 @@ def power_schedule(scale: Tensor | float, power: Tensor | float) -> Callable[[in
     Args:
         scale: a number or a tensor `(*batch, 1)`.
         power: a number or a tensor `(*batch, 1)`.
+
+    Raises:
+        ValueError: one of them is complex.
     """
+    require_real("scale", scale)
+    require_real("power", power)
     return lambda k: scale * (k + 1.0) ** -power
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from learning_dynamics import data, ensembles, rules
+from learning_dynamics._internal.arguments import require_first, require_tensors
 from learning_dynamics.experiments.command import Call, Experiment, Scaled
 from learning_dynamics.runs import Run
 
@@ -214,7 +215,11 @@ def steps_to(losses: Tensor, every: int, target: float = TARGET) -> Tensor:
         losses: `(looks, seeds)`, the first at the start.
         every: steps between two looks.
         target: a loss.
+
+    Raises:
+        ValueError: the losses are not real floating point, or none.
     """
+    require_first("losses", losses)
     below = losses <= target
     first = below.to(torch.int64).argmax(0) * float(every)
     return torch.where(below.any(0), first, torch.inf).to(losses)
@@ -235,7 +240,11 @@ def mean_steps(reached: Tensor) -> float:
 
     Args:
         reached: `(seeds)`.
+
+    Raises:
+        ValueError: it is not real floating point, or has another number of axes.
     """
+    require_tensors(reached=(reached, "runs"))
     return float(reached.mean())
 
 

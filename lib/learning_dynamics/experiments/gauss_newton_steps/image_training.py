@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from learning_dynamics import data, models, optimizers
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_count, require_tensors
 from learning_dynamics.ensembles import shuffled
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.experiments.descent import descend
@@ -208,7 +208,11 @@ def window_means(values: Tensor, window: int) -> Tensor:
     Args:
         values: `(n,)`.
         window: entries a window, >= 1.
+
+    Raises:
+        ValueError: the values are not real floating point `(n,)`.
     """
+    require_tensors(values=(values, "K"))
     return values[: len(values) // window * window].reshape(-1, window).mean(1)
 
 

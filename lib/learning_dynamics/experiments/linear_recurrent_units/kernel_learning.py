@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import ensembles
+from learning_dynamics._internal.arguments import require_same
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.models.recurrence import DenseRecurrence
 from learning_dynamics.models.recurrence.dense import Activation
@@ -122,8 +123,13 @@ def squared_error(model: Callable[[Tensor], Tensor], u: Tensor, y: Tensor) -> Te
         model: from sequences to outputs.
         u: `(n, T, 1)`, sequences.
         y: `(n, T, 1)`, targets.
+
+    Raises:
+        ValueError: the outputs have another shape or dtype than the targets.
     """
-    return (model(u) - y).square().mean()
+    outputs = model(u)
+    require_same("y", y, outputs, "the outputs")
+    return (outputs - y).square().mean()
 
 
 def compute(call: Call) -> dict[str, Tensor]:

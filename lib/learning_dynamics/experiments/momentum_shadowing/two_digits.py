@@ -20,6 +20,12 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import data
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_last,
+    require_real,
+    require_tensors,
+)
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.runs import Run
 
@@ -49,7 +55,11 @@ def loss(theta: Tensor, rows: Tensor, decay: float | Tensor) -> Tensor:
         theta: `(*batch, d)`.
         rows: `(n, d)`, inputs times labels.
         decay: lambda, a number or `(*batch, 1)`.
+
+    Raises:
+        ValueError: the tensors do not fit together.
     """
+    _require(theta, rows, decay)
     return torch.sigmoid(-theta @ rows.mT).mean(-1) + 0.5 * (decay * theta * theta).sum(-1)
 
 
@@ -60,9 +70,24 @@ def gradient(theta: Tensor, rows: Tensor, decay: float | Tensor) -> Tensor:
         theta: `(*batch, d)`.
         rows: `(n, d)`, inputs times labels.
         decay: lambda, a number or `(*batch, 1)`.
+
+    Raises:
+        ValueError: the tensors do not fit together.
     """
+    _require(theta, rows, decay)
     wrong = torch.sigmoid(-theta @ rows.mT)
     return decay * theta - (wrong * (1 - wrong)) @ rows / len(rows)
+
+
+def _require(theta: Tensor, rows: Tensor, decay: float | Tensor) -> None:
+    if theta.ndim < 1 or not theta.is_floating_point():
+        raise ValueError(f"theta is {theta.dtype} {tuple(theta.shape)}; allowed: real (*batch, d)")
+    require_last("rows", rows, theta, theta.shape[-1])
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise ValueError(f"rows has shape {tuple(rows.shape)}; allowed: (n, d), none of these zero")
+    if isinstance(decay, Tensor):
+        require_real("decay", decay)
+        require_broadcast("decay", decay, theta.shape)
 
 
 def starts(seeds: Sequence[int], scale: float = SCALE) -> Tensor:
@@ -170,7 +195,11 @@ def gap(orbit: Tensor, flow: Tensor) -> Tensor:
     Args:
         orbit: `(K + 1, *batch, d)`.
         flow: `(K + 1, *batch, d)`.
+
+    Raises:
+        ValueError: the tensors do not fit together.
     """
+    require_tensors(orbit=(orbit, "*batch d"), flow=(flow, "*batch d"))
     return (orbit - flow).norm(dim=-1) / flow.norm(dim=-1)
 
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import data, ensembles, rules
+from learning_dynamics._internal.arguments import require_first, require_real, require_tensors
 from learning_dynamics.adaptivity.finite_sums import LogisticSum
 from learning_dynamics.data import libsvm
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
@@ -52,7 +53,11 @@ def decreasing(eta: Tensor) -> Callable[[int], Tensor]:
 
     Args:
         eta: `(grid, 1)`.
+
+    Raises:
+        ValueError: eta is complex.
     """
+    require_real("eta", eta)
     return lambda k: eta / math.sqrt(k + 1)
 
 
@@ -92,7 +97,11 @@ def add_intercept(inputs: Tensor) -> Tensor:
 
     Returns:
         `(n, d + 1)`.
+
+    Raises:
+        ValueError: the inputs are not real floating point `(n, d)`.
     """
+    require_tensors(empty=True, inputs=(inputs, "n d"))
     return torch.cat([inputs, torch.ones_like(inputs[:, :1])], -1)
 
 
@@ -152,7 +161,11 @@ def final(gap: Tensor) -> Tensor:
 
     Args:
         gap: `(records, seeds, grid)`.
+
+    Raises:
+        ValueError: there is no record, or they are not real floating point.
     """
+    require_first("gap", gap)
     return gap[-10:].mean(0)
 
 

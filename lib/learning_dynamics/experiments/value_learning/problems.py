@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import runs
+from learning_dynamics._internal.arguments import require_tensors
 from learning_dynamics.parameterization import mdp
 from learning_dynamics.parameterization.mdp import mountain_car
 
@@ -30,6 +31,9 @@ class ValueProblem:
         evaluation: `(e, d)` or `(seeds, e, d)`, features of the evaluation set.
         values: `(e,)` or `(seeds, e)`, its true values at offset 0.
         value_annuities: `(e,)` or `(seeds, e)`, what an offset of 1 adds to them.
+
+    Raises:
+        ValueError: the tensors do not fit together.
     """
 
     discount: float
@@ -40,6 +44,22 @@ class ValueProblem:
     evaluation: Tensor
     values: Tensor
     value_annuities: Tensor
+
+    def __post_init__(self) -> None:
+        """Check that the tensors fit together."""
+        require_tensors(
+            table=(self.table, "*seeds s d"),
+            evaluation=(self.evaluation, "*seeds e d"),
+            values=(self.values, "*seeds e"),
+            value_annuities=(self.value_annuities, "*seeds e"),
+            returns=(self.returns, "j n"),
+            annuities=(self.annuities, "j n"),
+        )
+        if self.states.dtype != torch.int64 or self.states.shape != self.returns.shape:
+            raise ValueError(
+                f"states is {self.states.dtype} {tuple(self.states.shape)}; allowed: torch.int64 "
+                f"{tuple(self.returns.shape)}, as returns"
+            )
 
     @property
     def seeds(self) -> int:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import runs
+from learning_dynamics._internal.arguments import require_last
 from learning_dynamics.experiments.value_learning.models import Model
 from learning_dynamics.experiments.value_learning.problems import ValueProblem
 
@@ -137,7 +138,15 @@ def predictions(table: Tensor, beta: Tensor) -> Tensor:
 
     Returns:
         `(configurations, seeds, s)`.
+
+    Raises:
+        ValueError: the tensors do not fit together.
     """
+    require_last("beta", beta, table, table.shape[-1])
+    if not table.is_floating_point() or table.ndim not in (2, 3):
+        raise ValueError(
+            f"table is {table.dtype} {tuple(table.shape)}; allowed: real (s, d) or (seeds, s, d)"
+        )
     if table.ndim == 2:
         return beta @ table.mT
     return torch.einsum("jsd,cjd->cjs", table, beta)

@@ -9,9 +9,10 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from learning_dynamics._internal.arguments import require_input, require_symbols
 from learning_dynamics.models.recurrence.padding import Padding, padding
 from learning_dynamics.models.recurrence.precision import lifted
-from learning_dynamics.models.recurrence.shapes import require_choice, require_sequence, require_widths
+from learning_dynamics.models.recurrence.shapes import require_choice, require_widths
 
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last", "none"]
@@ -141,7 +142,12 @@ class RecurrentBlock(nn.Module):
         return h + self.dropout(mixed)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Return the block's outputs `(*batch, T, width)` of `h (*batch, T, width)`."""
+        """Return the block's outputs `(*batch, T, width)` of `h (*batch, T, width)`.
+
+        Raises:
+            ValueError: h has another shape or dtype.
+        """
+        self._require(h, None)
         return self._mix(h, self.recurrence(self.norm(h)))
 
     def advance(
@@ -155,8 +161,9 @@ class RecurrentBlock(nn.Module):
             pad: which positions count; all if left out.
 
         Raises:
-            ValueError: the layer cannot advance.
+            ValueError: the layer cannot advance, or h has another shape or dtype.
         """
+        self._require(h, None)
         y, state = self._advancing().advance(
             self.norm(h, None if pad is None else pad.valid),
             state,
@@ -172,11 +179,15 @@ class RecurrentBlock(nn.Module):
             pad: which positions count; all if left out.
 
         Raises:
-            ValueError: the layer knows no lengths.
+            ValueError: the layer knows no lengths, or h has another shape or dtype.
         """
         if pad is None:
             return self.forward(h)
+        self._require(h, None)
         return self._mix(h, self._advancing()(self.norm(h, pad.valid), lengths=pad.counts))
+
+    def _require(self, h: Tensor, *sizes: int | None) -> None:
+        require_input("h", h, self.gate.weight, *sizes, self.gate.in_features)
 
     def _advancing(self) -> Advancing:
         if not isinstance(self.recurrence, Advancing):
@@ -192,7 +203,11 @@ class RecurrentBlock(nn.Module):
         Args:
             h: `(*batch, width)`, one position.
             x: the layer's state, `(*batch, N)`.
+
+        Raises:
+            ValueError: h has another shape or dtype.
         """
+        self._require(h)
         y, x = self.recurrence.step(self.norm(h), x)
         return self._mix(h, y), x
 
@@ -256,7 +271,7 @@ class SequenceModel(nn.Module):
         """
         if lengths is not None or mask is not None:
             return self._advance(u, None, lengths, mask)[0]
-        require_sequence("u", self._as_sequence(u), self._last_axis(u))
+        self._require(u, None)
         h = self.encoder(u)
         for block in self.blocks:
             h = block(h)
@@ -300,8 +315,8 @@ class SequenceModel(nn.Module):
     def _advance(
         self, u: Tensor, state: tuple[Any, ...] | None, lengths: Tensor | None, mask: Tensor | None
     ) -> tuple[Tensor, tuple[Any, ...]]:
+        self._require(u, None)
         sequence = self._as_sequence(u)
-        require_sequence("u", sequence, self._last_axis(u))
         pad = padding(sequence, lengths, mask)
         if pad is not None:
             u = pad.gathered(sequence).reshape(u.shape)
@@ -326,7 +341,15 @@ class SequenceModel(nn.Module):
         """Return the output after one more input and the next state: streaming, equal to `forward` in evaluation mode.
 
         With pooling `mean` the output is that of the sequence so far.
+
+        Args:
+            u: `(*batch, inputs)` numbers, or `(*batch)` tokens.
+            state: the state before it.
+
+        Raises:
+            ValueError: u has another shape or dtype.
         """
+        self._require(u)
         count, total, inner = state
         h, after = self.encoder(u), []
         for block, x in zip(self._blocks(), inner, strict=True):
@@ -342,8 +365,11 @@ class SequenceModel(nn.Module):
     def _as_sequence(self, u: Tensor) -> Tensor:
         return u[..., None] if isinstance(self.encoder, nn.Embedding) else u
 
-    def _last_axis(self, u: Tensor) -> int:
-        return 1 if isinstance(self.encoder, nn.Embedding) else self.inputs
+    def _require(self, u: Tensor, *sizes: int | None) -> None:
+        if isinstance(self.encoder, nn.Embedding):
+            require_symbols("u", u, *sizes)
+        else:
+            require_input("u", u, self.encoder.weight, *sizes, self.inputs)
 
 
 def _beside(count: int | Tensor) -> int | Tensor:

@@ -80,7 +80,12 @@ class DiagonalRecurrence(nn.Module, ABC):
         """Return the parameters that are trained at a smaller rate and without decay."""
 
     def driven(self, u: Tensor) -> Tensor:
-        """Return g * (B u) `(*batch, N)`, complex, for `u (*batch, width)`."""
+        """Return g * (B u) `(*batch, N)`, complex, for `u (*batch, width)`.
+
+        Raises:
+            ValueError: u has another width or dtype.
+        """
+        require_position("u", u, self.D.shape[0])
         return self._driven(admitted("u", u, self.D))
 
     def _driven(self, u: Tensor) -> Tensor:

@@ -221,8 +221,10 @@ def powers_of(eigenvalues: Tensor, count: int) -> Tensor:
         count: how many, >= 1.
 
     Raises:
-        ValueError: `count` is less than 1.
+        ValueError: `count` is less than 1, or there is no axis.
     """
+    if eigenvalues.ndim < 1:
+        raise ValueError("eigenvalues have shape (); allowed: (*batch, N)")
     if count < 1:
         raise ValueError(f"count = {count}; allowed: at least 1")
     powers = torch.ones_like(eigenvalues)[..., None, :]

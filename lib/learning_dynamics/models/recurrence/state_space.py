@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from learning_dynamics._internal.arguments import require_broadcast, require_numbers
 from learning_dynamics.models.recurrence.diagonal import DiagonalRecurrence
 from learning_dynamics.models.recurrence.linear import Method
 from learning_dynamics.models.recurrence.precision import lifted
@@ -72,12 +73,13 @@ def discretize(rates: Tensor, step: float | Tensor, method: Discretization = "zo
         lambda and g, `(*batch, N)` each, in the dtype of `rates`. At rate 0, `zoh` takes its limit g = Delta.
 
     Raises:
-        ValueError: an unknown method, integers for rates, or a step that is not positive.
+        ValueError: an unknown method, integers for rates, or a step that is not positive or does not fit the rates.
     """
     require_choice("method", method, ("zoh", "bilinear", "euler"))
     if not (rates.is_floating_point() or rates.is_complex()):
         raise ValueError(f"rates have dtype {rates.dtype}; allowed: a real or complex floating point dtype")
-    delta = torch.as_tensor(step, device=rates.device, dtype=rates.real.dtype)
+    delta = require_numbers("step", step, rates.real)
+    require_broadcast("step", delta, rates.shape)
     if not bool((delta > 0).all()):
         raise ValueError(f"step = {float(delta.min()):g}; allowed: positive")
     return _discretized(rates, delta, method)
