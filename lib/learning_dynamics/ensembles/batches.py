@@ -82,7 +82,7 @@ def batches(rows: Iterable[Tensor], *data: Tensor, shared: bool = False) -> Iter
         if chosen.dtype not in (torch.int64, torch.int32) or chosen.ndim not in ((2,) if shared else (1, 2)):
             wanted = "(B, b), as the data are shared" if shared else "(b,) or (B, b)"
             raise ValueError(
-                f"rows have dtype {chosen.dtype} and shape {tuple(chosen.shape)}; allowed: integers {wanted}"
+                f"rows have shape {tuple(chosen.shape)} and dtype {chosen.dtype}; allowed: integers {wanted}"
             )
         for part in data:
             runs = None if shared or chosen.ndim == 1 else len(chosen)

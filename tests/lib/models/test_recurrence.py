@@ -376,7 +376,7 @@ def test_warmup_then_cosine() -> None:
         (lambda: SequenceModel(1, 4, 2, 1, lambda: LinearRecurrentUnit(4, 3), dropout=1.0), "dropout"),
         (
             lambda: SequenceModel(2, 4, 2, 1, lambda: LinearRecurrentUnit(4, 3))(torch.zeros(3, 0, 2)),
-            "T >= 1",
+            ">= 1",
         ),
         (lambda: parameter_groups(torch.nn.Linear(1, 1), learning_rate=0.0), "learning_rate = 0.0"),
         (lambda: warmup_cosine(0), "steps = 0"),
