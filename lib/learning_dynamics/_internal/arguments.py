@@ -176,7 +176,9 @@ def require_input(name: str, value: object, like: Tensor, *sizes: int | None, ba
     if not fits or any(
         n != size if size is not None else n < 1 for n, size in zip(found, sizes, strict=True)
     ):
-        wanted = ", ".join([*(["*batch"] if batch else []), *(">= 1" if n is None else str(n) for n in sizes)])
+        wanted = ", ".join(
+            [*(["*batch"] if batch else []), *(">= 1" if n is None else str(n) for n in sizes)]
+        )
         raise ValueError(f"{name} has shape {tuple(value.shape)}; allowed: ({wanted})")
     if value.device != like.device:
         raise ValueError(f"{name} has device {value.device}; allowed: {like.device}, where the layer is")
