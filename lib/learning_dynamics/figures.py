@@ -152,8 +152,8 @@ def use_style() -> None:
     Whatever style was set before is dropped. In a notebook the words of a figure and a digest of its artists go into
     the metadata of the picture, so that a run that draws something else is noticed.
     """
-    plt.style.use(["default", STYLE])
     _keep_drawings()
+    plt.style.use(["default", STYLE])
 
 
 def not_compared(figure: Figure, why: str) -> None:
@@ -427,10 +427,11 @@ def _keep_drawings() -> None:
         from IPython import get_ipython
     except ImportError:
         return
-    plt.get_backend()  # the notebook's backend registers its formatter once it is resolved
-    formatter = getattr(getattr(get_ipython(), "display_formatter", None), "formatters", {}).get("image/png")
-    if formatter is None or Figure not in formatter:
+    shell = get_ipython()
+    if shell is None or "inline" not in plt.get_backend():
         return
+    shell.enable_matplotlib("inline")  # registers now what else the first figure would
+    formatter = shell.display_formatter.formatters["image/png"]
     draw = formatter.lookup_by_type(Figure)
     if not isinstance(draw, _DrawAndKeep):
         formatter.for_type(Figure, _DrawAndKeep(draw))
