@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from learning_dynamics._internal.display import begin, emit, in_a_reader_s_notebook, write_line
 from learning_dynamics.ledger import cards
-from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon
+from learning_dynamics.ledger.criteria import Criterion, LedgerError, Outcome, machine_epsilon, require_level
 from learning_dynamics.ledger.read import KEY, SCHEMA
 from learning_dynamics.runs import SCALES, Run
 
@@ -145,8 +145,8 @@ class Ledger:
             exempt: `"definition"` or `"existence"` for the two kinds of claim that need no control.
 
         Raises:
-            LedgerError: The call is malformed; where the ledger is strict also if the control passes, the computed
-                verdict is not the expected one, or the numbers cannot be judged.
+            LedgerError: The call is malformed; where the ledger is strict also if the control passes, an interval
+                covers less than 0.999, the computed verdict is not the expected one, or the numbers cannot be judged.
         """
         self._admit(id, statement, show)
         self._check_words(id, expected, claim, needs, reason, correction)
@@ -154,7 +154,9 @@ class Ledger:
         self._check_tolerances(id, rtol, noise, seeds)
         too_small = SCALES.index(self.run.scale) < SCALES.index(needs)
         try:
-            outcome = criterion.judge(measured() if callable(measured) else measured, each=False)
+            found = measured() if callable(measured) else measured
+            require_level(id, criterion, found)
+            outcome = criterion.judge(found, each=False)
             failing = None if control is None else self._judge_control(id, criterion, control)
         except LedgerError as error:
             if self.strict:
@@ -201,6 +203,35 @@ class Ledger:
             "correction": None if correction is None else vars(correction) | {},
         }
         self._store(record | ({"unexpected": "; ".join(unexpected)} if unexpected else {}))
+
+    def check_each(self, *rows: tuple[Any, ...], **shared: Any) -> None:
+        """Check several claims of one shape: a table in the place of a run of calls.
+
+            ledger.check_each(
+                ("thesis:eq-120", "The layer is this loop", off, control("without D", off_without)),
+                ("thesis:eq-121", "So is the diagonal one", off_diagonal, control("real part only", off_real)),
+                criterion=identity("relative difference"),
+                expected="holds",
+            )
+
+        Args:
+            rows: For each claim its id, the statement, what is measured and the control (None where the claim is
+                exempt); after these, if need be, a dict of keywords of `check` that are its own.
+            shared: The keywords of `check` that all claims share.
+
+        Raises:
+            LedgerError: No row, one of another length, or as `check`.
+        """
+        if not rows:
+            raise LedgerError("rows = (); allowed: at least one claim")
+        for row in rows:
+            if len(row) not in (4, 5) or not isinstance(row[-1], dict) and len(row) == 5:
+                raise LedgerError(
+                    f"row = {row[:1]} of {len(row)} entries; allowed: id, statement, measured, control, and a dict of "
+                    "keywords"
+                )
+            own = row[4] if len(row) == 5 else {}
+            self.check(row[0], row[1], measured=row[2], control=row[3], **{**shared, **own})
 
     def out_of_reach(
         self,
@@ -314,6 +345,7 @@ class Ledger:
     @staticmethod
     def _judge_control(id: str, criterion: Criterion, control: Control) -> dict[str, Any]:
         value = control.value() if callable(control.value) else control.value
+        require_level(id, value)
         try:
             outcome = criterion.judge(value, each=True)
         except LedgerError as error:

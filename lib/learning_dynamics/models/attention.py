@@ -81,8 +81,12 @@ def attention(
     """
     if not 0 < temperature < math.inf:
         raise ValueError(f"temperature = {temperature!r}; allowed: a number > 0")
-    shapes = {"W_Q": (W_Q, "*batch m m_k"), "W_K": (W_K, "*batch m m_k"), "W_V": (W_V, "*batch m m")}
-    require_tensors(X=(X, "*batch T m"), **shapes)
+    require_tensors(
+        X=(X, "*batch T m"),
+        W_Q=(W_Q, "*batch m m_k"),
+        W_K=(W_K, "*batch m m_k"),
+        W_V=(W_V, "*batch m m"),
+    )
     return _attention(X, W_Q, W_K, W_V, temperature, uniform, centred)
 
 

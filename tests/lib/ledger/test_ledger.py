@@ -580,3 +580,43 @@ def test_only_a_notebook_that_no_tool_executes_is_played_with(monkeypatch: pytes
     assert not Ledger(Run(CHAPTER)).strict
     monkeypatch.setenv("LEARNING_DYNAMICS_STRICT", "1")
     assert Ledger(Run(CHAPTER)).strict
+
+
+def test_an_interval_below_the_level_is_refused(ledger: Checked) -> None:
+    from learning_dynamics.ledger.criteria import BELOW_LEVEL
+    from learning_dynamics.statistics import mean_interval
+
+    sample = [1.0, 1.1, 0.9, 1.05, 0.95]
+    common = {"control": control("none", [-1.0, -1.1, -0.9]), "expected": "holds"}
+    low = confident("gain", at_least=0.0, level=0.95)
+    with pytest.raises(LedgerError, match=r"level = 0\.95; allowed: an interval that covers at least 0\.999"):
+        ledger.check("implicit:x", "A gain", measured=sample, criterion=low, **common)
+    fitted = exponent("slope", 1.0, neighbours=[2.0])
+    for measured, other, passes in [(0.95, 0.999, False), (0.999, 0.95, False), (0.999, 0.999, True)]:
+        call = {
+            "measured": mean_interval(sample, measured),
+            "control": control("doubled", mean_interval([3 * x for x in sample], other)),
+        }
+        if passes:
+            ledger.check("implicit:y", "A slope", criterion=fitted, expected="holds", **call)
+        else:
+            with pytest.raises(LedgerError, match="level"):
+                ledger.check("implicit:y", "A slope", criterion=fitted, expected="holds", **call)
+    assert ledger.check(min(BELOW_LEVEL), "A gain", measured=sample, criterion=low, **common)
+    assert len(BELOW_LEVEL) <= 18, "the list may only shrink"
+
+
+def test_a_table_of_checks_is_a_run_of_calls(ledger: Checked) -> None:
+    wrong = control("off by one", 1.0)
+    ledger.check_each(
+        ("implicit:a", "First", 0.0, wrong),
+        ("implicit:b", "Second", 1e-17, wrong, {"show": "card", "criterion": identity("other", size=2.0)}),
+        criterion=identity("difference"),
+        expected="holds",
+    )
+    first, second = ledger.records
+    assert (first["id"], first["show"], second["show"]) == ("implicit:a", "row", "card")
+    assert first["criterion"]["symbols"] == "difference" and second["criterion"]["symbols"] == "other"
+    for rows in ((), (("implicit:c", "Third", 0.0),), (("implicit:c", "Third", 0.0, wrong, 3),)):
+        with pytest.raises(LedgerError, match="allowed"):
+            ledger.check_each(*rows, criterion=identity("difference"), expected="holds")
