@@ -21,6 +21,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
+from scipy.stats import beta as scipy_beta
 
 from learning_dynamics import curvature, diffusions, ensembles, flows, rules
 from learning_dynamics.adaptivity import neural_chain, token_geometry
@@ -30,6 +31,7 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     two_cycle,
 )
 from learning_dynamics.momentum import calculus_of_variations, shadowing
+from learning_dynamics.noise import widening_valley
 from learning_dynamics.parameterization import fixed_points
 from learning_dynamics.rules import Adam, DiagonalFisher, GradientDescent
 
@@ -1109,6 +1111,61 @@ def test_epsilon_wall_obeys_the_keyboard(bench: Bench) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Home")
     compare_epsilon_wall(page, 33, 0.5, -20, 0.01)
+
+
+# --------------------------------------------------------------------------------------------------------- valley ends
+
+
+def compare_valley_ends(page: playwright.Page, p: int, start: float, chi: float, power: int) -> None:
+    """Exit probability of the library, Beta law of scipy, drift of the exact mean step in the relaxed cloud."""
+    call, low, high = "window.learningDynamics.valleyEnds", chi * start, min(start / chi, 1.0)
+    up = widening_valley.exit_probability(p, start, low, high)
+    assert page.evaluate(f"{call}.upward({p}, {start}, {chi})") == pytest.approx(up, rel=1e-6)
+    assert decimals(shown(page, "up")) == pytest.approx([100 * up], abs=0.051)
+    rho = 1 - 2 * start  # eta |u|^2 v^2 / sigma^2 is 2 z times the cloud of v
+    plain, back = p - 2 * 2 * start / (1 - rho**2), -2 * 2 * start * 2 / (1 + rho)
+    assert decimals(shown(page, "plain")) == pytest.approx([plain], abs=0.0051)
+    assert decimals(shown(page, "back")) == pytest.approx([back], abs=0.0051)
+    assert ("sharp" in shown(page, "says")) == (plain > 0)
+    if p > 1:
+        law = scipy_beta((p - 1) / 2, 1.5)
+        assert decimals(shown(page, "mean")) == pytest.approx([law.mean()], abs=0.00051)
+        for z in (0.1, 0.5, 0.9):
+            assert page.evaluate(f"{call}.density({p}, {z})") == pytest.approx(law.pdf(z), rel=1e-9)
+    else:
+        assert "flat" in shown(page, "mean")
+    decayed = widening_valley.differenced_flow(  # eta = 1: after one half-life z e^(-z) has halved
+        2 * start, 1.0, 10 ** (power / 2), torch.tensor([page.evaluate(f"{call}.halfLife({10.0**power})")])
+    )
+    z = float(decayed) / 2
+    assert z * math.exp(-z) == pytest.approx(start * math.exp(-start) / 2, rel=1e-5)
+    assert scientific(shown(page, "half")) == pytest.approx(math.log(2) / 2 / 10.0**power, rel=0.06)
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("p", "start", "chi", "power"), [(2, 0.0625, 0.25, -3), (1, 0.3, 0.5, -5), (9, 0.8, 0.1, -2)]
+)
+def test_valley_ends_displays_the_laws(bench: Bench, p: int, start: float, chi: float, power: int) -> None:
+    given = f'data-p="{p}" data-start="{start}" data-chi="{chi}" data-clock="{power}"'
+    compare_valley_ends(bench.widget("valley-ends", given), p, start, chi, power)
+
+
+@needs_chromium
+def test_valley_ends_starts_as_the_theorem_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("valley-ends", width=390)
+    compare_valley_ends(page, 2, 0.0625, 0.25, -3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    compare_valley_ends(page, 1, 0.0625, 0.25, -3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_valley_ends(page, 1, 0.9, 0.25, -3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowLeft")
+    compare_valley_ends(page, 1, 0.9, 0.3, -4)
 
 
 # --------------------------------------------------------------------------------------------------------- token share
