@@ -1,4 +1,4 @@
-"""Torch optimizers whose step adapts itself, each a `torch.optim.Optimizer`.
+"""Torch optimizers that torch does not have: steps that adapt themselves, and kicks that are taken back.
 
     optimizer = optimizers.NGN(model.parameters(), lr=1.0)
     loss.backward()
@@ -9,6 +9,7 @@ The same steps as pure functions of parameters, gradient and state, for ensemble
 """
 
 from learning_dynamics.optimizers.adagrad_norm import AdaGradNorm
+from learning_dynamics.optimizers.anti_pgd import AntiPGD
 from learning_dynamics.optimizers.damped_gauss_newton import DampedGaussNewton
 from learning_dynamics.optimizers.decreasing_polyak import DecSPS
 from learning_dynamics.optimizers.non_negative_gauss_newton import NGN
@@ -18,6 +19,7 @@ __all__ = [
     "NGN",
     "SPS",
     "AdaGradNorm",
+    "AntiPGD",
     "DampedGaussNewton",
     "DecSPS",
 ]
