@@ -19,6 +19,8 @@ from torch import Tensor
 from learning_dynamics._internal.arguments import require_numbers, require_tensors
 from learning_dynamics.ensembles import Gradient
 
+LOSSES = ("exponential", "logistic")
+
 
 class HardMargin(NamedTuple):
     r"""The classifier of largest margin.
@@ -28,7 +30,8 @@ class HardMargin(NamedTuple):
         margin: `(*batch)`, the largest normalized margin :math:`1/\lVert\hat w\rVert`.
         dual: `(*batch, n)`, multipliers :math:`a_i\ge0` with :math:`\hat w=\sum_ia_iz_i`; positive only for support
             vectors.
-        support: `(*batch, n)` bool, the samples with :math:`\langle z_i,\hat w\rangle=1`, to 1e-9.
+        support: `(*batch, n)` bool, the samples with :math:`\langle z_i,\hat w\rangle=1`, to 1e-9, or to rounding where margins
+            are tiny.
     """
 
     weights: Tensor
@@ -38,7 +41,7 @@ class HardMargin(NamedTuple):
 
 
 class MarginFlow(NamedTuple):
-    """A gradient flow of the exponential loss, seen at chosen times.
+    """A gradient flow of a loss with an exponential tail, seen at chosen times.
 
     Attributes:
         log_times: `(T,)`, the natural logarithms of the times.
@@ -208,7 +211,8 @@ def hard_margin_svm(signed: Tensor) -> HardMargin:
     w = torch.from_numpy(np.stack(weights)).to(signed).reshape(*batch, d)
     a = torch.from_numpy(np.stack(duals)).to(signed).reshape(*batch, n)
     slack = functional_margins(w, signed) - 1
-    return HardMargin(w, 1 / w.norm(dim=-1), a, slack.abs() <= 1e-9)
+    longest = signed.norm(dim=-1).amax(-1) * w.norm(dim=-1)  # what rounding of a margin is in proportion to
+    return HardMargin(w, 1 / w.norm(dim=-1), a, slack.abs() <= (1e-14 * longest).clamp(min=1e-9)[..., None])
 
 
 def largest_margin(signed: Tensor, order: float) -> Tensor:
@@ -248,10 +252,11 @@ def exponential_flow(
     theta0: Tensor,
     log_times: Sequence[float] | Tensor,
     *,
+    loss: str = "exponential",
     tolerance: float = 1e-9,
     max_steps: int = 100_000,
 ) -> MarginFlow:
-    r"""Integrate the gradient flow of the exponential loss to times whose logarithms are in the thousands.
+    r"""Integrate the gradient flow of a loss with an exponential tail to times whose logarithms are in the thousands.
 
     .. math:: \dot\theta=-\nabla\mathcal L(\theta)=\sum_iz_ie^{-\langle z_i,\theta\rangle}
 
@@ -260,7 +265,8 @@ def exponential_flow(
     .. math:: \frac{d\theta}{ds}=e^{\,s+\log\mathcal L(\theta)}\sum_ip_iz_i,
         \qquad p_i=e^{-\langle z_i,\theta\rangle}/\mathcal L,
 
-    so that neither t nor the loss is ever formed. On separable data :math:`s+\log\mathcal L` tends to a constant: the
+    so that neither t nor the loss is ever formed. (The logistic loss has :math:`1/(1+e^{\langle z_i,\theta\rangle})` in
+    the place of :math:`e^{-\langle z_i,\theta\rangle}`, and their sum in that of the loss.) On separable data :math:`s+\log\mathcal L` tends to a constant: the
     flow relaxes to the straight motion :math:`\hat w s+\text{const}`, and what is stiff in s is damped by a Rosenbrock
     method of order 4 with an embedded one of order 3 (Shampine's coefficients, ACM TOMS 8, 1982; Kaps and Rentrop
     1979), with the exact Jacobian. All data sets of a batch take common steps.
@@ -269,6 +275,7 @@ def exponential_flow(
         signed: `(*batch, n, d)`; it need not be separable.
         theta0: `(d)` or `(*batch, d)`, theta at t = 0.
         log_times: `(T,)`, increasing natural logarithms of the times.
+        loss: "exponential" or "logistic".
         tolerance: of the error of one step, absolute, in units of theta; > 0.
         max_steps: give up after so many steps.
 
@@ -276,12 +283,14 @@ def exponential_flow(
         The path at these times.
 
     Raises:
-        ValueError: a shape, `log_times` or `tolerance` is not as described, or `theta0` is not float64.
+        ValueError: a shape, `log_times`, `loss` or `tolerance` is not as described, or `theta0` is not float64.
         RuntimeError: `max_steps` did not suffice, or the step became too small.
     """
     require_tensors(theta0=(theta0, "*batch d"), signed=(signed, "*batch n d"), finite=True)
     if signed.dtype != torch.float64 or theta0.dtype != torch.float64:
         raise ValueError(f"signed is {signed.dtype} and theta0 {theta0.dtype}; allowed: float64")
+    if loss not in LOSSES:
+        raise ValueError(f"loss = {loss!r}; allowed: {' or '.join(map(repr, LOSSES))}")
     if not tolerance > 0:
         raise ValueError(f"tolerance = {tolerance}; allowed: > 0")
     grid = require_numbers("log_times", log_times, theta0.cpu())
@@ -292,7 +301,7 @@ def exponential_flow(
     functional_margins(theta0, signed)  # raises if the shapes do not fit
     theta = theta0.expand(*torch.broadcast_shapes(theta0.shape[:-1], signed.shape[:-2]), theta0.shape[-1])
     clocks = torch.logaddexp(torch.zeros_like(grid), grid).tolist()
-    clock, values, stepper = 0.0, [], _Rosenbrock(signed)
+    clock, values, stepper = 0.0, [], _Rosenbrock(signed, loss)
     step = clocks[0] / 8
     for target in clocks:
         while clock < target:
@@ -318,26 +327,28 @@ def exponential_flow(
 class _Rosenbrock:
     """One step of Shampine's Rosenbrock method for the velocity of `exponential_flow`."""
 
-    def __init__(self, signed: Tensor) -> None:
+    def __init__(self, signed: Tensor, loss: str) -> None:
         self.signed = signed
+        self.logistic = loss == "logistic"
         self.identity = torch.eye(signed.shape[-1], dtype=signed.dtype, device=signed.device)
         self.evaluations = 0
         self.steps = 0
 
-    def velocity(self, clock: float, theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return d theta/ds `(*batch, d)`, the factor `(*batch, 1)` before the mean sample, and the weights."""
+    def velocity(self, clock: float, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return d theta/ds `(*batch, d)`, and minus the derivative of its coefficients `(*batch, n)` in the margins."""
         self.evaluations += 1
         minus = -functional_margins(theta, self.signed)
-        factor = torch.exp(clock + torch.logsumexp(minus, -1, keepdim=True))
-        weights = torch.softmax(minus, -1)
-        return factor * (weights[..., None, :] @ self.signed).squeeze(-2), factor, weights
+        pulls = torch.nn.functional.logsigmoid(minus) if self.logistic else minus  # logarithms
+        coefficients = torch.exp(clock + pulls)
+        bends = coefficients * torch.sigmoid(-minus) if self.logistic else coefficients
+        return (coefficients[..., None, :] @ self.signed).squeeze(-2), bends
 
     def step(self, s: float, theta: Tensor, h: float) -> tuple[Tensor, float]:
         """Return theta after a step of length h, and the largest error over the batch."""
         self.steps += 1
-        k0, factor, weights = self.velocity(s, theta)
-        # the Jacobian of the velocity in theta is -factor sum_i p_i z_i z_i^T; its derivative in s is itself
-        curvature = (self.signed * (factor * weights)[..., None]).mT @ self.signed
+        k0, bends = self.velocity(s, theta)
+        # the Jacobian of the velocity in theta is -sum_i bends_i z_i z_i^T; its derivative in s is itself
+        curvature = (self.signed * bends[..., None]).mT @ self.signed
         matrix = self.identity * (2 / h) + curvature
         factors = torch.linalg.lu_factor(matrix)
 
@@ -345,9 +356,9 @@ class _Rosenbrock:
             return torch.linalg.lu_solve(*factors, right[..., None]).squeeze(-1)
 
         g1 = solve(k0 + h * 0.5 * k0)
-        k1, _, _ = self.velocity(s + h, theta + 2 * g1)
+        k1, _ = self.velocity(s + h, theta + 2 * g1)
         g2 = solve(k1 - h * 1.5 * k0 - 8 * g1 / h)
-        k2, _, _ = self.velocity(s + 0.6 * h, theta + (48 * g1 + 6 * g2) / 25)
+        k2, _ = self.velocity(s + 0.6 * h, theta + (48 * g1 + 6 * g2) / 25)
         g3 = solve(k2 + h * 2.42 * k0 + (14.88 * g1 + 2.4 * g2) / h)
         g4 = solve(k2 + h * 0.116 * k0 - (0.896 * g1 + 0.432 * g2 + 0.4 * g3) / h)
         change = 19 / 9 * g1 + 0.5 * g2 + 25 / 108 * g3 + 125 / 108 * g4
@@ -395,11 +406,12 @@ def _least_distance(Z: np.ndarray, index: int) -> tuple[np.ndarray, np.ndarray]:
     active = np.flatnonzero(u > 0)
     dual = np.zeros(n)
     dual[active] = u[active] / -residual[-1]
-    gram = Z[active] @ Z[active].T
-    polished = np.linalg.lstsq(gram, np.ones(len(active)), rcond=None)[0]
-    if (polished > 0).all():
-        dual[active] = polished
     weights = Z.T @ dual
+    # the least-norm w with <z_i, w> = 1 on the support, and its multipliers; not from Z Z^T, whose condition is squared
+    exact = np.linalg.lstsq(Z[active], np.ones(len(active)), rcond=None)[0]
+    polished = np.linalg.lstsq(Z[active].T, exact, rcond=None)[0]
+    if (polished > 0).all() and (Z @ exact).min() > 1 - 1e-6:
+        dual[active], weights = polished, exact
     if (Z @ weights).min() < 1 - 1e-6:
         raise _not_separable(index)
     return weights, dual

@@ -229,3 +229,44 @@ def test_bad_flows_are_refused() -> None:
         margins.exponential_flow(signed, zero, [1.0], tolerance=0)
     with pytest.raises(RuntimeError, match="max_steps = 3"):
         margins.exponential_flow(signed, zero, [100.0], max_steps=3)
+
+
+@pytest.mark.parametrize("small", [1e-3, 1e-4, 1e-5, 1e-6, 1e-7])
+def test_small_margins_are_found_to_rounding(small: float) -> None:
+    signed = torch.tensor([[1.0, small], [-1.0, small], [0.3, 1.0]], dtype=torch.float64)
+    best = margins.hard_margin_svm(signed)
+    assert best.margin.item() == pytest.approx(small, rel=1e-12)
+    assert best.support.tolist() == [True, True, False]
+    assert (best.dual * small**2).tolist() == pytest.approx([0.5, 0.5, 0.0], abs=1e-12)
+
+
+def test_logistic_flow_against_an_integrator_of_scipy() -> None:
+    signed = separable(3, sets=(2,))
+    start = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
+    flow = margins.exponential_flow(signed, start, [0.0, 2.0, 5.0], loss="logistic")
+    for index, Z in enumerate(signed.numpy()):
+        found = solve_ivp(
+            lambda t, w, Z=Z: Z.T @ (1 / (1 + np.exp(Z @ w))),
+            (0, math.exp(5.0)),
+            start.numpy(),
+            t_eval=[1.0, math.exp(2.0), math.exp(5.0)],
+            rtol=1e-10,
+            atol=1e-12,
+        )
+        assert flow.values[:, index].numpy() == pytest.approx(found.y.T, abs=1e-6)
+
+
+def test_logistic_flow_ends_on_the_lines_of_the_exponential_one() -> None:
+    signed = separable(5)
+    late = [
+        margins.exponential_flow(signed, torch.zeros(3, dtype=torch.float64), [1e4], loss=loss)
+        for loss in margins.LOSSES
+    ]
+    best = margins.hard_margin_svm(signed)
+    apart = margins.functional_margins(late[0].values[0] - late[1].values[0], signed)
+    assert apart[best.support].abs().max() < 1e-6
+
+
+def test_unknown_losses_are_refused() -> None:
+    with pytest.raises(ValueError, match="loss = 'squared'; allowed: 'exponential' or 'logistic'"):
+        margins.exponential_flow(separable(0), torch.zeros(3, dtype=torch.float64), [1.0], loss="squared")
