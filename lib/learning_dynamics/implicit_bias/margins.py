@@ -30,8 +30,8 @@ class HardMargin(NamedTuple):
         margin: `(*batch)`, the largest normalized margin :math:`1/\lVert\hat w\rVert`.
         dual: `(*batch, n)`, multipliers :math:`a_i\ge0` with :math:`\hat w=\sum_ia_iz_i`; positive only for support
             vectors.
-        support: `(*batch, n)` bool, the samples with :math:`\langle z_i,\hat w\rangle=1`, to 1e-9, or to rounding where margins
-            are tiny.
+        support: `(*batch, n)` bool, the samples with :math:`\langle z_i,\hat w\rangle=1`, to 1e-9, or to
+            rounding where margins are tiny.
     """
 
     weights: Tensor
@@ -266,8 +266,8 @@ def exponential_flow(
         \qquad p_i=e^{-\langle z_i,\theta\rangle}/\mathcal L,
 
     so that neither t nor the loss is ever formed. (The logistic loss has :math:`1/(1+e^{\langle z_i,\theta\rangle})` in
-    the place of :math:`e^{-\langle z_i,\theta\rangle}`, and their sum in that of the loss.) On separable data :math:`s+\log\mathcal L` tends to a constant: the
-    flow relaxes to the straight motion :math:`\hat w s+\text{const}`, and what is stiff in s is damped by a Rosenbrock
+    the place of :math:`e^{-\langle z_i,\theta\rangle}`, and their sum in that of the loss.) On separable data
+    :math:`s+\log\mathcal L` tends to a constant: the flow relaxes to the straight motion :math:`\hat w s+\text{const}`, and what is stiff in s is damped by a Rosenbrock
     method of order 4 with an embedded one of order 3 (Shampine's coefficients, ACM TOMS 8, 1982; Kaps and Rentrop
     1979), with the exact Jacobian. All data sets of a batch take common steps.
 
@@ -335,7 +335,7 @@ class _Rosenbrock:
         self.steps = 0
 
     def velocity(self, clock: float, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Return d theta/ds `(*batch, d)`, and minus the derivative of its coefficients `(*batch, n)` in the margins."""
+        """Return d theta/ds `(*batch, d)`, and minus its coefficients' slopes `(*batch, n)` in the margins."""
         self.evaluations += 1
         minus = -functional_margins(theta, self.signed)
         pulls = torch.nn.functional.logsigmoid(minus) if self.logistic else minus  # logarithms
