@@ -9,13 +9,13 @@
 # %% [markdown]
 # # Anticorrelated noise
 #
-# You know 100 linear measurements of a $20\times20$ matrix of rank 2, and you look for the matrix by gradient descent on a factor of it. The factor has 400 entries, so very many
-# matrices fit, and descent finds a wrong one. You add a random kick to the iterate after every step, hoping for a better minimum, and the error grows. Then you change one line, so that each step also takes the *previous* kick back. The kicks are
+# You know 100 linear measurements of a symmetric $20\times20$ matrix of rank 2, and you look for the matrix by gradient descent on a factor of it. Such a matrix has 210 free entries, twice as many as there are
+# measurements, so very many matrices fit, and descent finds a wrong one. You add a random kick to the iterate after every step, hoping for a better minimum, and the error grows. Then you change one line, so that each step also takes the *previous* kick back. The kicks are
 # now seven times as large, and the error falls by a factor of several thousand.
 #
 # **Why does subtracting the last kick turn noise from a poison into a regularizer?** Kicks that are taken back do not accumulate. What is left of them is that every gradient is asked at a shaken
 # point, and on average that is the gradient of the loss plus a multiple of the trace of its Hessian. Plain kicks do the same, but they also add up to a random walk, which drives the iterate
-# towards sharp regions, until the step size is too long for the curvature. **What breaks it**: a valley with a single direction along it. There plain kicks too find the flat end, because the pull towards it is as strong as the push away.
+# towards sharp regions, where the Hessian is large, until the step size is too long for the curvature. **What breaks it**: a valley with a single direction along it. There plain kicks too find the flat end, because the pull towards it is as strong as the push away.
 
 # %% tags=["colab", "remove-cell"]
 # On Colab only: fetch the library of this book. It replaces nothing that is installed there.
@@ -44,7 +44,7 @@ import torch
 from scipy import stats
 from torch.func import grad, hessian, jacrev, vmap
 
-from learning_dynamics import data, figures, rules, runs, statistics
+from learning_dynamics import data, figures, optimizers, rules, runs, statistics
 from learning_dynamics.ledger import (
     Ledger,
     at_most,
@@ -83,8 +83,9 @@ def kicked(gradient, theta, eta, sigma, steps, generator, kick_back, watch=None,
 
 
 # %% [markdown]
-# Settings of the sensing problem: five random problems, 100 Gaussian measurements each, truth of rank 2 and Frobenius norm 1, a full $20\times20$ factor that starts at Gaussian entries of
-# standard deviation $.6/\sqrt{20}$, $\eta=.05$, 6,000 steps, no kicks in the last tenth.
+# The sensing problem: given are symmetric matrices $X_i$ and the numbers $y_i=\langle X_i,M\rangle$, the sum of the products of the entries, for a hidden $M$; the loss of a factor $U$ is
+# $\mathcal L(U)=\frac1{2n}\sum_i(\langle X_i,UU^\top\rangle-y_i)^2$. Settings: five random problems, $n=100$ Gaussian measurements each, $M$ of rank 2 and Frobenius norm 1, a full $20\times20$ factor that starts at Gaussian entries of
+# standard deviation $.6/\sqrt{20}$, $\eta=.05$, 6,000 steps, no kicks in the last tenth. How sharp a minimum is, is read from the trace of the Hessian, the sum of the curvatures in all directions.
 
 # %%
 problems = [run.generator("sensing", 5 + seed) for seed in range(5)]
@@ -129,6 +130,13 @@ for panel, (ax, name) in enumerate(
 axes[0].legend(fontsize=8)
 plt.show()
 
+# %% tags=["hide-input"]
+kept = {"descent": (0.0, False), "differenced_02": (0.02, True), "plain_003": (0.003, False)}
+curves = {"step": torch.tensor(marks, **like)}
+for panel, what in enumerate(("error", "trace")):
+    curves |= {f"{what}_{name}": ends[key][:, panel].log().mean(-1).exp() for name, key in kept.items()}
+figures.numbers(run, "fig-anti-sensing", curves, rtol=0.05, noise=1e-9)
+
 # %% [markdown]
 # This chapter turns $\xi_k$ in
 # $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$, with $P_k=I$ and $\beta_1=0$. The noise is put in on purpose. We write it as a *kick*
@@ -140,7 +148,7 @@ plt.show()
 # - decide which point of a noisy run to keep, and with what to compare it.
 #
 # The source is section 6.3 and appendix F of {cite}`orvieto2023dynamics`, after {cite}`orvieto2022anticorrelated`. Read {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first;
-# {chapter}`Label noise <implicit_bias/label_noise>` tells the same story for noise in the labels. The page runs in about 75 seconds on one CPU core.
+# {chapter}`Label noise <implicit_bias/label_noise>` tells the same story for noise in the labels. The page runs in about 80 seconds on one CPU core.
 #
 # ## Noise that is taken back
 #
@@ -302,20 +310,21 @@ ledger.check(
 # %% [markdown]
 # :::{prf:theorem} The gradient of the flattened loss becomes small
 # :label: thesis-thm-6-3-1
-# Let $\mathcal L$ be bounded below, with continuous fourth derivatives and $L_3$-Lipschitz third derivatives, and let the kicks be coins. There is a step size $\eta=\Theta(\epsilon/\sigma^2)$, small enough for the curvature of $\tilde{\mathcal L}$,
+# Let $\mathcal L$ be bounded below, with continuous fourth derivatives and $L_3$-Lipschitz third derivatives, let its Hessian and that of $\tilde{\mathcal L}$ be bounded, and let the kicks be coins. There is a step size $\eta=\Theta(\epsilon/\sigma^2)$, small enough for the curvature of $\tilde{\mathcal L}$,
 # and a number of steps $K=\Omega(\sigma^2\epsilon^{-2})$ with
 #
 # $$\mathbb E\Bigl[\frac1K\sum_{k<K}\lVert\nabla\tilde{\mathcal L}(\bar\theta_k)\rVert^2\Bigr]\le\mathcal O(\epsilon)+\mathcal O(\sigma^3).$$ (eq-anti-stationary)
 # :::
 #
 # *Why one should expect it.* By {eq}`eq-anti-mean`, $\bar\theta$ does stochastic gradient descent on $\tilde{\mathcal L}$. The noise of its gradient is $\nabla^2\mathcal L\,\zeta$ to first order, with a variance of order $\sigma^2$, and
-# stochastic gradient descent with a constant step settles at a mean squared gradient of order $\eta\times$ variance, which is $\eta\sigma^2$.
+# stochastic gradient descent with a constant step settles at a mean squared gradient of order $\eta\times$ variance, which is $\eta\sigma^2$. The bounds on the two Hessians are not among the source's hypotheses; the first bounds that variance, the second makes
+# a step of gradient descent on $\tilde{\mathcal L}$ go down.
 #
 # :::{dropdown} Proof
 # The source gives none; this is the standard argument.
 # 1. Let $\tilde{\mathcal L}$ be smooth with the constant $\tilde L$ and $\eta\le1/(4\tilde L)$, and write the shaken gradient as $\nabla\tilde{\mathcal L}(\bar\theta_k)+b_k+n_k$ with $n_k$ of mean zero and $\lVert b_k\rVert\le c\,\sigma^3$ by {eq}`eq-anti-mean`.
 # 2. By smoothness, $\mathbb E\tilde{\mathcal L}(\bar\theta_{k+1})\le\mathbb E\tilde{\mathcal L}(\bar\theta_k)$ $-\frac\eta4\mathbb E\lVert\nabla\tilde{\mathcal L}\rVert^2$ $+\frac{3\eta}4c^2\sigma^6+\frac{\tilde L\eta^2}2\mathbb E\lVert n_k\rVert^2$, using $2\lvert\nabla\tilde{\mathcal L}^\top b\rvert\le\lVert\nabla\tilde{\mathcal L}\rVert^2+\lVert b\rVert^2$.
-# 3. Where the Hessian is bounded, $\mathbb E\lVert n_k\rVert^2\le c'\sigma^2$. Sum over $k<K$ and divide by $\eta K/4$: the mean is at most $\frac{4(\tilde{\mathcal L}(\theta_0)-\inf\tilde{\mathcal L})}{\eta K}+3c^2\sigma^6+2\tilde Lc'\eta\sigma^2$.
+# 3. As the Hessian is bounded, $\mathbb E\lVert n_k\rVert^2\le c'\sigma^2$. Sum over $k<K$ and divide by $\eta K/4$: the mean is at most $\frac{4(\tilde{\mathcal L}(\theta_0)-\inf\tilde{\mathcal L})}{\eta K}+3c^2\sigma^6+2\tilde Lc'\eta\sigma^2$.
 # 4. With $\eta=\epsilon/\sigma^2$ the last term is $\mathcal O(\epsilon)$, and so is the first once $K\ge\sigma^2/\epsilon^2$. $\square$
 # :::
 #
@@ -377,6 +386,18 @@ figures.line_control(ax, 0.16 * etas, groups[:, 1].mean(-1), label="$\\|\\nabla\
 ax.set(xscale="log", yscale="log", xlabel="$\\eta\\,\\sigma^2$", ylabel="mean squared gradient")
 ax.legend(fontsize=8)
 plt.show()
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-anti-stationary",
+    {
+        "eta_sigma2": 0.16 * etas,
+        "flattened_loss": groups[:, 0].mean(-1),
+        "loss": groups[:, 1].mean(-1),
+    },
+    rtol=0.1,
+)
 
 # %% [markdown]
 # ## Clouds of linear noise
@@ -500,7 +521,12 @@ ledger.check(
     ],
     criterion=identity("mean over coins − formula", size=2.0),
     control=control("exponent 2(k + 1): 21/16 against 5/4", float(two_steps) - cloud(0.5, 1, 4)),
-    expected="holds",
+    expected="corrected",
+    correction=correction(
+        printed="the last factor of the differenced moment is 1 − ρ^(2(k + 1))",
+        right="it is 1 − ρ^(2k): the sum has k terms; the limit is the same",
+        evidence="rederived",
+    ),
     show="card",
 )
 ledger.check(
@@ -527,7 +553,7 @@ ledger.check(
 #
 # :::{prf:proposition} A bound for random contractions
 # :label: thesis-prop-f-1-2
-# Let the kicks be coins, and let $\rho_k\in[0,1]$ depend on the past kicks $\zeta_0,\dots,\zeta_{k-1}$ only, with $\sum_k(1-\rho_k)=\infty$ surely. Then differenced kicks have $\limsup_k\mathbb E\lVert w_k\rVert^2\le2p\sigma^2$. From $w_0=0$ every coordinate has $|w_k|\le2\sigma$, always.
+# Let the kicks be coins, and let $\rho_k\in[0,1]$ depend on the past kicks $\zeta_0,\dots,\zeta_{k-1}$ only, with $\sum_k(1-\rho_k)=\infty$ almost surely. Then differenced kicks have $\limsup_k\mathbb E\lVert w_k\rVert^2\le2p\sigma^2$. From $w_0=0$ every coordinate has $|w_k|\le2\sigma$, always.
 # :::
 #
 # *The key step.* The point behind the kick, $\bar w_k=w_k-\zeta_{k-1}$, obeys $\bar w_{k+1}=\rho_k\bar w_k-(1-\rho_k)\zeta_{k-1}$. This is a convex combination, so $|\bar w|$ never exceeds the larger of $|\bar w_0|$ and $\sigma$. $\square$
@@ -538,14 +564,18 @@ ledger.check(
 # :::
 #
 # **Why forgetting needs its own hypothesis.** The source asks only that $\rho_k\ne1$ with a probability that does not vanish. The factors $\rho_k=1-(k+2)^{-2}$ are all different from one, and their product is $\frac12$: half of the start is never forgotten. From $w_0=10$ the second moment stays above $25$, where the bound is $2$.
+#
+# **And why the kicks are coins.** All that the proof uses of them is that their length is fixed. The source allows any uncorrelated kicks of mean zero and the right variance. Take normal ones, and let $\rho_k=0$ after a kick of more than $2\sigma$ and $1$ otherwise: the recursion then keeps the last large kick, and its second moment is
+# three times the bound. With coins the bound is attained, already by $\rho_k=0$.
 
 
 # %%
-def random_moment(factor, start, steps=400, walkers=4000):  # E w² with σ = 1, over walkers
+def random_moment(factor, start, steps=400, walkers=4000, coins=True):  # E w² with σ = 1, over walkers
     source = run.generator("random factors")
     w, last = torch.full((walkers,), start, **like), torch.zeros(walkers, **like)
     for k in range(steps):
-        kick = 2 * torch.empty_like(w).bernoulli_(0.5, generator=source) - 1
+        kick = torch.randn(walkers, generator=source, **like)
+        kick = kick.sign() if coins else kick
         w = factor(k, last, source) * w + kick - last
         last = kick
     return w.square()
@@ -555,12 +585,16 @@ def uniform(k, last, source):
     return torch.rand(last.shape, generator=source, **like)
 
 
-def against_us(k, last, source):  # forgets exactly when that is worst: attains the bound
-    return (last > 0).to(last)
-
-
 fading = random_moment(lambda k, last, source: 1 - (k + 2.0) ** -2, 10.0)
-moderate, adversary = random_moment(uniform, 10.0), random_moment(against_us, 10.0)
+moderate = random_moment(uniform, 10.0)
+
+
+def keeps_large_kicks(k, last, source):
+    return (last.abs() <= 2).to(last)
+
+
+large = random_moment(keeps_large_kicks, 0.0, coins=False)  # normal kicks
+assert large.mean() / 2 > 2.5  # in units of the bound
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -572,7 +606,7 @@ ledger.check(
     expected="corrected",
     correction=correction(
         printed="ρ_k ≠ 1 with non-vanishing probability is enough",
-        right="the factors must forget, Σ(1 − ρ_k) = ∞, and depend on past kicks only",
+        right="the factors must forget, Σ(1 − ρ_k) = ∞, and depend on past kicks only, and the kicks have a fixed length",
         evidence="rederived",
     ),
     show="card",
@@ -608,7 +642,8 @@ ledger.check(
 # Without noise neither $\lVert u\rVert$ nor $|v|$ grows as long as $\eta\le2/\max(v^2,\lVert u\rVert^2)$.
 # :::
 #
-# We read the curvature as $z=\eta\lVert u\rVert^2/2$, so that $z=1$ is where descent stops being stable. The factor of $v$ is $\rho=1-2z$.
+# We read the curvature as $z=\eta\lVert u\rVert^2/2$, so that $z=1$ is where descent stops being stable. The factor of $v$ is $\rho=1-2z$. The next figure is the source's figure 56. Its $\eta=.01$ and $\sigma=.005$ are printed, its dimension and start are not; by the laws
+# below these values would show the same, 2,000 times more slowly, and so we take $\eta=.05$ and $\sigma=.1$. A plain run that is lost beyond $z=1$ is drawn and counted at $1$.
 
 # %%
 eta_valley, sigma_valley = 0.05, 0.1
@@ -633,6 +668,10 @@ paths = {
     for back in (False, True)
 }  # (marks, 6, 11)
 z_paths = {back: eta_valley / 2 * path[..., :-1].square().sum(-1) for back, path in paths.items()}
+lost_in_valley = int((~z_paths[False][-1].isfinite()).sum())  # plain runs that left the finite numbers
+z_paths = {
+    back: z.nan_to_num(1.0, 1.0).clamp(max=1.0) for back, z in z_paths.items()
+}  # a lost run counts as 1
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**One valley, two directions.** Left: the valley $\\frac12v^2\\|u\\|^2$ in logarithmic levels, with $|v|$ and $\\|u\\|$ of one run of each kind. Right: $z=\\eta\\|u\\|^2/2$ of six runs of each kind, $p=10$, $\\eta=0.05$, $\\sigma=0.1$, start at $z=1/2$ (dotted). Differenced kicks (green) flatten; what breaks it (dashed): plain kicks climb towards the limit of stability $z=1$.", "name": "fig-anti-valley"}, "image": {"alt": "Left: level lines of a valley with green points moving to the left and grey points to the right. Right: six green curves fall smoothly to zero, six dashed ones fluctuate high up."}}
 fig, (left, right) = figures.subplots(1, 2, size=(9.8, 3.9))
@@ -730,10 +769,14 @@ ledger.check(
 # 4. *Flow.* Under differenced kicks $ze^{-z}$ decays by the factor $e^{-2\eta\sigma^2}$ a step, for every $p$, until $\lVert u\rVert^2$ is $p\sigma^2$.
 # :::
 #
-# *The key step.* The direction of $u$ does not matter, so $z$ alone follows $dz=\frac{\eta\sigma^2}2\bigl(p-\frac1{1-z}\bigr)dk+\sqrt{2\eta\sigma^2z}\,dW$. Here $\eta\sigma^2$ multiplies drift and variance alike: it is only a clock. The scale function and the stationary density of a one-dimensional diffusion are integrals
+# *The key step.* The direction of $u$ does not matter, so $z$ alone follows $dz=\frac{\eta\sigma^2}2\bigl(p-\frac1{1-z}\bigr)dk+\sqrt{2\eta\sigma^2z}\,dW$. Here $\eta\sigma^2$ multiplies drift and variance alike: it is only a clock. The stationary density of a one-dimensional diffusion and its *scale function* $s$, which is chosen so that $s(z)$ has no drift and whose differences therefore are exit probabilities, are integrals
 # of its drift over its variance. For small $z$, $\lVert u\rVert$ is a Bessel process, the length of a Brownian path, of dimension $p-1$. One of the $p$ dimensions is used up by the pull, and $p=1$ leaves none.
 #
 # The averaging over $v$ is derived for $\sigma\to0$ and not proved here; it fails at $z=0$ and $z=1$. What follows is measured.
+#
+# Move $p$, the start and the region. At $z=\frac14$ the two drifts differ by exactly $p\sigma^2$, the plain kicks' random walk.
+#
+# <div class="ld-widget" data-widget="valley-ends"></div>
 #
 # :::{dropdown} Derivation
 # 1. *Drift*: $p\sigma^2-2\eta\lVert u\rVert^2\mathbb Ev^2=p\sigma^2-4z\cdot\frac{\sigma^2}{4z(1-z)}$.
@@ -768,7 +811,7 @@ one = long_runs(1, sizes, long_steps, walkers)
 
 # %%
 flow_marks = [long_steps // 40, long_steps // 10, long_steps // 4, long_steps // 2]
-flow_runs, flow_ends = {}, {}
+flow_runs = {}
 for p in (1, 5, 20):
     theta = torch.zeros(200, p + 1, **like)
     theta[:, 0] = math.sqrt(20.0)
@@ -777,27 +820,31 @@ for p in (1, 5, 20):
     last, seen = kicked(valley.gradient, theta, 0.05, 0.1, long_steps, kicks, True, **watch)
     flow_runs[p] = torch.stack(seen)  # (marks, walkers)
 predicted = valley.differenced_flow(20.0, 0.05, 0.1, torch.tensor(flow_marks, **like))
+flow_ratio = torch.stack([flow_runs[p].mean(-1) / predicted for p in flow_runs])  # (p, marks)
+half_rate = valley.differenced_flow(20.0, 0.05, 0.1 / math.sqrt(2), torch.tensor(flow_marks, **like))
 
 
 # %%
-def leave(p, walkers, low=1 / 64, start=1 / 16, high=1 / 4, eta=0.00125, sigma=0.2, most=60_000):
-    """How many plain runs leave [low, high] upwards and downwards; z starts at `start`."""
-    source, up, down = run.generator("exits", p), 0, 0
+def leave(p, walkers, back=False, low=1 / 64, start=1 / 16, high=1 / 4, eta=0.00125, sigma=0.2, most=60_000):
+    """How many runs leave [low, high] upwards and downwards; z starts at `start`."""
+    source, up, down, last = run.generator("exits", p), 0, 0, 0.0
     theta = torch.zeros(walkers, p + 1, **like)
     theta[:, 0] = math.sqrt(2 * start / eta)
-    for k in range(most):
+    for _ in range(most):
         coins = 2 * torch.empty_like(theta).bernoulli_(0.5, generator=source) - 1
-        theta = theta - eta * valley.gradient(theta) + sigma * coins
+        theta = theta - eta * valley.gradient(theta) + sigma * (coins - last)
+        last = coins if back else 0.0
         z = eta / 2 * theta[:, :-1].square().sum(-1)
         inside = (z > low) & (z < high)
         up, down = up + int((z >= high).sum()), down + int((z <= low).sum())
-        theta = theta[inside] if k % 5 == 0 or not inside.all() else theta
+        theta, last = theta[inside], last[inside] if back else 0.0
         if not len(theta):
             break
     return up, down
 
 
 exits = {p: leave(p, run.pick(smoke=50, book=2000, paper=8000)) for p in (1, 2, 3, 5, 8)}
+back_up, back_down = leave(5, run.pick(smoke=20, book=200, paper=400), back=True)  # differenced
 upward = {p: up / (up + down) for p, (up, down) in exits.items()}
 exit_law = {p: valley.exit_probability(p, 1 / 16, 1 / 64, 1 / 4) for p in exits}
 
@@ -833,6 +880,15 @@ ledger.check(
     ),
     expected="holds",
     show="card",
+    needs="book",
+)
+ledger.check(
+    "thesis:beyond-valley-flow",
+    "Differenced kicks: the mean of ‖ū‖² follows the flow, p = 1, 5, 20",
+    measured=flow_ratio - 1,
+    criterion=between("mean ‖ū‖² over the flow − 1, 200 runs, four times", -0.05, 0.05),
+    control=control("half the rate", (predicted / half_rate)[1:] - 1),
+    expected="holds",
     needs="book",
 )
 
@@ -879,10 +935,41 @@ right.set(xlabel="step $k$", ylabel="mean $\\|\\bar u\\|^2$", yscale="log")
 right.legend(fontsize=7.5)
 plt.show()
 
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-anti-exits",
+    {
+        "p": torch.tensor([*exits], **like),
+        "leaves_upwards": torch.tensor([*upward.values()], **like),
+        "law": torch.tensor([*exit_law.values()], **like),
+    },
+    rtol=0.1,
+    noise=0.05,
+)
+figures.numbers(
+    run,
+    "fig-anti-beta",
+    {
+        "p": torch.tensor([*settled_z], **like),
+        "law": torch.tensor([*means.values()], **like),
+        **{
+            f"mean_z_sigma_{round(100 * size):03d}": torch.stack(
+                [settled_z[p][row].mean() for p in settled_z]
+            )
+            for row, size in enumerate(sizes)
+        },
+    },
+    rtol=0.1,
+    noise=0.05,
+)
+
 # %% [markdown]
+# **Cite this result** as the anchor `thesis-beyond-valley-laws` of this page, with the release of the book.
+#
 # The runs of the left panel of {numref}`fig-anti-exits` also answer what the source draws as a sketch (its figure 73): plain kicks leave the region on the sharp side, differenced kicks on the flat side. For $p=1$ it is the flat side for both.
 #
-# **What the Beta law does not say.** It is the law of runs that are still alive. A plain run that reaches $z>1$ with a large $v$ diverges, and the larger $\eta\sigma^2$, the sooner. Of 200 plain runs of 4,000 steps from $z=\frac12$, this many diverged:
+# **What the Beta law does not say.** It is the law of runs that are still alive. A plain run that reaches $z>1$ with a large $v$ diverges, and the larger $\eta\sigma^2$, the sooner. Here are 200 plain runs of 4,000 steps from $z=\frac12$.
 
 
 # %%
@@ -896,16 +983,19 @@ for p in (2, 5, 30):
     last, _ = kicked(valley.gradient, theta, 0.05, sigma, count, run.generator("diverged", p), False)
     diverged[p] = (~last.isfinite().all(-1)).sum(-1)
 
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Plain runs are lost when the clock is fast.** Share of 200 plain runs of 4,000 steps that left the finite numbers, against $\\eta\\sigma^2$. What breaks the law of the runs that are alive: large $p$ with large kicks.", "name": "fig-anti-lost"}, "image": {"alt": "Three rising curves for p = 2, 5, 30 against the logarithm of the clock; the larger p, the further to the left the rise."}}
+fig, ax = figures.subplots(size=(5.6, 3.4))
+for p, color in ((2, "blue"), (5, "green"), (30, "purple")):
+    ax.plot(clocks, diverged[p] / theta.shape[1], color=figures.COLORS[color], label=f"$p={p}$")
+ax.set(xscale="log", xlabel="$\\eta\\,\\sigma^2$", ylabel="share of runs lost", ylim=(-0.03, 1.03))
+ax.legend(fontsize=8)
+plt.show()
+
 # %% tags=["hide-input"]
-figures.comparison(
-    [
-        (f"p = {p}, ησ² = {clock}", "not given", float(diverged[p][row]), None)
-        for p in diverged
-        for row, clock in enumerate(clocks)
-    ],
-    "plain runs of 200 that left the finite numbers, counted",
-    run=run,
-    name="tab-anti-diverged",
+figures.numbers(
+    run,
+    "fig-anti-lost",
+    {"eta_sigma2": torch.tensor(clocks, **like)} | {f"lost_p_{p}": count for p, count in diverged.items()},
     noise=20.0,
 )
 
@@ -916,7 +1006,7 @@ figures.comparison(
 #
 # :::{prf:theorem} Plain kicks go sharp, differenced kicks go flat
 # :label: thesis-thm-6-3-2
-# Start at $(u_0,0)$ with a large $\lVert u_0\rVert^2$, let $\chi\in(0,1)$, $\eta=\frac\chi{2\lVert u_0\rVert^2}$, and let the kicks be coins with $\sigma^2\le\min\{\frac{\chi^3}2,\frac1{8\chi}\}\lVert u_0\rVert^2$.
+# Start at $(u_0,0)$ with a large $\lVert u_0\rVert^2$, let $\chi\in(0,1)$ give the region $\chi\lVert u_0\rVert^2<\lVert u\rVert^2<\lVert u_0\rVert^2/\chi$, let $\eta=\frac\chi{2\lVert u_0\rVert^2}$, and let the kicks be coins with $\sigma^2\le\min\{\frac{\chi^3}2,\frac1{8\chi}\}\lVert u_0\rVert^2$.
 # 1. *Plain, high dimension.* If $p\ge2/\chi^2$, then $\lim\mathbb E\lVert u_k\rVert^2\ge\lVert u_0\rVert^2/\chi$.
 # 2. *Differenced, any dimension.* If also $\sigma^2\le\frac{\chi}{2p}\lVert u_0\rVert^2$, then $\lim\mathbb E\lVert u_k\rVert^2\le\chi\lVert u_0\rVert^2$.
 # :::
@@ -929,12 +1019,14 @@ figures.comparison(
 #
 # :::{dropdown} Proof, as far as it goes
 # 1. *Plain.* $|v_{k+1}|\le(1-\frac{\chi^2}2)|v_k|+\sigma$ inside the region, so $|v|\le\frac{2\sigma}{\chi^2}$. The strongest pull on $u$ is then the factor $\rho=1-\frac{2\sigma^2}{\chi^3\lVert u_0\rVert^2}$.
-# 2. With this constant factor, {prf:ref}`thesis-cor-f-1-2` gives $\frac{p\sigma^2}{1-\rho^2}$, which lies in the range of {prf:ref}`thesis-eq-209`. It is at least $\lVert u_0\rVert^2/\chi$ if $p\ge4/\chi^4$.
-# 3. *Differenced.* $|v|\le2\sigma$ by {prf:ref}`thesis-prop-f-1-2`, so that $1-\eta v^2\in[0,1]$ and depends on past kicks only. Apply the proposition again to every coordinate of $u$: $\lim\mathbb E\lVert u\rVert^2\le2p\sigma^2\le\chi\lVert u_0\rVert^2$.
-#    That $\sum\eta v_k^2=\infty$ follows because $v$ is never zero at two steps in a row.
+# 2. With this constant factor, {prf:ref}`thesis-cor-f-1-2` gives $\frac{p\sigma^2}{1-\rho^2}$, which lies in the range of {prf:ref}`thesis-eq-209`. It is at least $\lVert u_0\rVert^2/\chi$ if $p\ge4/\chi^4$. This is where the proof stops short: the bound on $|v|$ holds inside the region only, and the moment that it leads to lies on its edge.
+# 3. *Differenced, the bounds.* Let $\chi\le\frac34$. As long as $\eta\lVert u\rVert^2\le1$, $|v|\le2\sigma$ by {prf:ref}`thesis-prop-f-1-2`, and $\eta v^2\le4\eta\sigma^2\le\chi^4<1$. So $\bar u_{k+1}=(1-\eta v_k^2)\bar u_k-\eta v_k^2\zeta^u_{k-1}$ is a convex combination, $\lVert\bar u\rVert$ stays below
+#    the larger of $\lVert u_0\rVert$ and $\sqrt p\,\sigma$, which is $\lVert u_0\rVert$, and $\eta\lVert u\rVert^2\le\frac\chi2(1+\sqrt{\chi/2})^2\le1$ goes on to hold. (For $\chi$ between $\frac34$ and $1$ this does not close; the source argues inside the region.)
+# 4. *Differenced, forgetting.* $\bar v_k$ depends on $\zeta_0,\dots,\zeta_{k-2}$ only. With probability one half the coin $\zeta_{k-1}$ has its sign, and then $|v_k|=|\bar v_k+\zeta_{k-1}|\ge\sigma$. Almost surely this happens infinitely often, so $\sum\eta v_k^2=\infty$.
+# 5. *Differenced, the limit.* The factor $1-\eta v_k^2\in[0,1]$ of $u$ depends on past kicks only. So {prf:ref}`thesis-prop-f-1-2` applies to $u$: $\limsup\mathbb E\lVert u\rVert^2\le2p\sigma^2\le\chi\lVert u_0\rVert^2$. $\square$ for part 2.
 # :::
 #
-# **How much dimension plain noise needs.** The written proof gives the condition $p\ge4/\chi^4$; the statement has $p\ge2/\chi^2$, and simulations indicate that this is enough. By {eq}`eq-anti-limit` much less is: $p\ge2$. The proof is far from sharp because it lets $v$ stay at its largest possible value for ever.
+# **How much dimension plain noise needs.** The written proof gives the condition $p\ge4/\chi^4$; the statement has $p\ge2/\chi^2$, and simulations indicate that this is enough. By {eq}`eq-anti-limit` much less is: $p\ge2$. The proof is far from sharp because it lets $v$ stay at its largest possible value for ever. Part 1 is therefore recorded below as *reproduced*, a measurement, and not as *holds*, which this book keeps for what is proved.
 
 
 # %%
@@ -980,7 +1072,8 @@ ledger.check(
     measured=margin(plain_u, back_u),
     criterion=confident("smaller margin of the two bounds, 100 runs, none lost", at_least=0.0),
     control=control("plain kicks with p = 1", margin(one_u, back_u)),
-    expected="holds",
+    expected="reproduced",
+    claim="experiment",
     show="card",
     needs="book",
 )
@@ -991,7 +1084,7 @@ ledger.check(
 # In the setting of {prf:ref}`thesis-thm-6-3-2`, with all its bounds on $\sigma^2$ and $p\ge2/\chi^2$: the mean trace of the Hessian tends to at most $16\chi\lVert u_0\rVert^2$ under differenced kicks, and to at least $\lVert u_0\rVert^2/\chi$ under plain ones. At the start it is $\lVert u_0\rVert^2$.
 # :::
 #
-# *The key step.* The trace is $pv^2+\lVert u\rVert^2$. With $|v|\le2\sigma$ and $\sigma^2\le\frac\chi{2p}\lVert u_0\rVert^2$ it is at most $2\chi\lVert u_0\rVert^2+\chi\lVert u_0\rVert^2=3\chi\lVert u_0\rVert^2$ in the limit, which is sharper than the printed bound. $\square$
+# *The key step.* The trace is $pv^2+\lVert u\rVert^2$. With $|v|\le2\sigma$ and $\sigma^2\le\frac\chi{2p}\lVert u_0\rVert^2$ it is at most $2\chi\lVert u_0\rVert^2+\chi\lVert u_0\rVert^2=3\chi\lVert u_0\rVert^2$ in the limit, which is sharper than the printed bound. The bound for plain kicks is the first part of the theorem, as $\mathrm{tr}\ge\lVert u\rVert^2$. The next figure takes the theorem's $\eta$; the caption of the source's figure 57 has twice that, $\chi/\lVert u_0\rVert^2$.
 
 # %% tags=["hide-input"]
 source57 = {back: [] for back in (False, True)}
@@ -1035,7 +1128,8 @@ ledger.check(
         "the two kinds exchanged",
         torch.minimum(back_trace * chi / square - 1, 1 - plain_trace / (16 * chi * square)),
     ),
-    expected="holds",
+    expected="reproduced",
+    claim="experiment",
     needs="book",
 )
 ledger.check(
@@ -1052,12 +1146,15 @@ ledger.check(
     needs="book",
 )
 sides = {p: torch.cat([torch.ones(up, **like), torch.zeros(down, **like)]) for p, (up, down) in exits.items()}
+back_sides = torch.cat([torch.zeros(back_up, **like), torch.ones(back_down, **like)])
 ledger.check(
     "thesis:fig-73",
-    "Plain runs leave the region on the sharp side, p = 5",
-    measured=sides[5],
-    criterion=confident("share of runs that leave upwards", at_least=0.5),
-    control=control("p = 1", sides[1]),
+    "Plain runs leave the region on the sharp side, differenced ones on the flat side, p = 5",
+    measured=torch.minimum(
+        sides[5][torch.linspace(0, len(sides[5]) - 1, len(back_sides)).long()], back_sides
+    ),
+    criterion=confident("share of pairs of runs in which both leave as in the sketch", at_least=0.5),
+    control=control("plain runs with p = 1", sides[1]),
     expected="reproduced",
     claim="experiment",
     needs="book",
@@ -1066,7 +1163,7 @@ ledger.check(
 # %% [markdown]
 # ## Beyond the valley: plain noise climbs until the step stops it
 #
-# The valley predicts that plain kicks raise the curvature until $\eta$ times the largest eigenvalue is near $2$, and that a shorter step only means a sharper end. Nothing in this needs a toy. Here is the sensing problem with plain kicks of $.02$ and three step sizes.
+# The valley predicts that plain kicks raise the curvature until $\eta$ times the largest eigenvalue is near $2$, the edge of stability, beyond which descent on a parabola diverges, and that a shorter step only means a sharper end. Nothing in this needs a toy. Here is the sensing problem with plain kicks of $.02$ and three step sizes.
 
 # %%
 step_sizes = torch.tensor([0.02, 0.05, 0.1], **like)[:, None, None]
@@ -1171,7 +1268,8 @@ ledger.check(
 # %% [markdown]
 # ## Three problems
 #
-# The source compares the methods on regression with squared weights, on matrix sensing and on a ResNet18 with CIFAR10 (its figure 55); it prints no settings. We redraw the first two. A ResNet18 takes about an hour of a large GPU a run, and its data are not shipped with this book; a small network on 200 handwritten digits takes its place.
+# The source compares the methods on three problems, the third a ResNet18 (its figure 55); the picture of the first two is lost in the text that we have, and no settings are printed. We take the two problems of {cite:t}`orvieto2022anticorrelated`, regression with squared weights and matrix sensing. A ResNet18 takes about an hour of a large GPU a run, and its images
+# are not shipped with this book; a small network on 200 handwritten digits takes its place. The source also says that differenced kicks end better than minibatch gradients in all three; minibatches are not run here.
 #
 # *Regression*: $\beta=\theta\odot\theta$ in $\mathbb R^{100}$, five ones, 40 Gaussian samples, the loss $\frac1{4n}\sum_ir_i^2$, all weights start at $.5$, $\eta=.02$. *Digits*: 64–24–10 with tanh, cross-entropy, $\eta=1$, 3,000 steps. In both the kicks stop at 90 % of the steps.
 
@@ -1248,7 +1346,7 @@ def first_weights(seed):
     return torch.cat([W, torch.zeros(24, **f32), V, torch.zeros(10, **f32)])
 
 
-nets = len(run.seeds(smoke=3, book=6, paper=20))
+nets = len(run.seeds(smoke=3, book=12, paper=20))
 digit_start = torch.stack([first_weights(seed) for seed in range(nets)])
 digit_steps = run.pick(smoke=60, book=3000, paper=6000)
 settings = {"descent": (0.0, 0.0), "weight decay": (0.0, 1e-3), "plain .01": (0.01, 0.0)}
@@ -1312,12 +1410,24 @@ axes[2].legend(fontsize=7.5)
 plt.show()
 
 # %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-anti-digits",
+    {"start": torch.arange(nets)}
+    | {
+        f"{what}_{name.replace(' .', '_').replace(' ', '_')}": values[name]
+        for what, values in (("accuracy", accuracy), ("trace", flatness))
+        for name in values
+    },
+    rtol=0.2,
+    noise=2.0,
+)
 recovered = {
     name: ends[key][-1, 0].log()
     for name, key in (("differenced", (0.02, True)), ("descent", (0.0, False)), ("plain", (0.01, False)))
 }
 ledger.check(
-    "thesis:fig-55",
+    "thesis:beyond-hidden-matrix",
     "Matrix sensing: differenced kicks of .02 beat descent, and descent beats plain kicks of .01",
     measured=recovered,
     criterion=ordering(
@@ -1325,16 +1435,40 @@ ledger.check(
     ),
     control=control(
         "the two kinds exchanged",
-        {
-            "differenced": recovered["plain"],
-            "descent": recovered["descent"],
-            "plain": recovered["differenced"],
-        },
+        recovered | {"differenced": recovered["plain"], "plain": recovered["differenced"]},
     ),
     expected="reproduced",
     claim="experiment",
     needs="book",
     show="card",
+)
+ledger.check(
+    "thesis:beyond-squared-weights",
+    "Regression with squared weights: differenced kicks of .05 beat descent",
+    measured={
+        name: regression[key][0].log()
+        for name, key in (("differenced", (0.05, True)), ("descent", (0.0, False)))
+    },
+    criterion=ordering("log squared distance from the truth, five problems", ("differenced", "descent")),
+    control=control(
+        "the two exchanged",
+        {"differenced": regression[0.0, False][0].log(), "descent": regression[0.05, True][0].log()},
+    ),
+    expected="reproduced",
+    claim="experiment",
+    needs="book",
+)
+ledger.check(
+    "thesis:fig-55",
+    "Three problems: the gain of differenced kicks over descent is there in two, and on digits, in place of the third, not resolved",
+    measured=accuracy["differenced .3"] - accuracy["descent"],
+    criterion=confident("test accuracy on digits, differenced .3 − descent, in points", at_least=0.0),
+    control=control("plain kicks of .01", accuracy["plain .01"] - accuracy["descent"]),
+    expected="partly",
+    claim="experiment",
+    needs="book",
+    rtol=0.5,
+    reason="ResNet18 with CIFAR10 is out of reach: an hour of a large GPU a run, and images that are not shipped. On digits the interval of the gain contains zero.",
 )
 ledger.check(
     "thesis:beyond-digits-flatness",
@@ -1374,12 +1508,35 @@ figures.comparison(
 #
 # ## For the practitioner
 #
-# - **Never add plain noise to the weights.** If you want smoothing, take the last kick back, or, which is the same, evaluate the gradient at a shaken copy of the weights. It costs the memory of one kick, or of its seed.
+# - **Never add plain noise to the weights.** If you want smoothing, take the last kick back, or, which is the same, evaluate the gradient at a shaken copy of the weights. It costs the memory of one kick, or of its seed. {py:class}`~learning_dynamics.optimizers.AntiPGD` does the first, {py:func}`~learning_dynamics.noise.shaking.shaken` the second for any optimizer.
 # - **Report and keep $\bar\theta$**, the point behind the kick, or run the last tenth without noise. The iterate itself carries a kick of $\sqrt d\,\sigma$.
 # - **Compare with weight decay first.** It is cheaper, and on digits the two cannot be told apart.
 # - **$\sigma$ sets how fast, and how much of the trace is penalized, and not how far plain noise drifts.** Keep $\eta\sigma^2\le10^{-3}$: above it plain runs diverge often, below it rarely.
 # - **When this fails.** In wide networks the variance of the shaken gradient grows with the width; the next chapter repairs that. And where rescaling two layers changes the trace without changing the function, a smaller trace may mean nothing.
 #
+# In use, on a torch module:
+
+# %%
+net = torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.Tanh(), torch.nn.Linear(24, 10))
+with torch.no_grad():
+    for weights in net.parameters():
+        weights.copy_(torch.randn(weights.shape, generator=run.generator("net"), **f32) / 8)
+optimizer = optimizers.AntiPGD(net.parameters(), lr=0.5, sigma=0.1, generator=run.generator("net kicks"))
+
+
+def train_loss():
+    return torch.nn.functional.cross_entropy(net(train_x), classes[:200])
+
+
+for _ in range(run.pick(smoke=50, book=500, paper=2000)):
+    optimizer.zero_grad()
+    train_loss().backward()
+    optimizer.step()
+with optimizer.unperturbed():  # evaluate and save here
+    behind = train_loss().item()
+assert behind < train_loss().item()  # the kick costs
+
+# %% [markdown]
 # ## Exercises
 #
 # :::{exercise} By hand
@@ -1428,7 +1585,7 @@ assert run.scale == "smoke" or abs(float(scores(seven, 2 / 3))) < 4
 #
 # :::{solution} ex-anti-on-v
 # :class: dropdown
-# $u$ is multiplied by $1-\eta v^2\in[0,1]$ and by nothing else. The check of {prf:ref}`thesis-claim-noise-on-v` runs it.
+# $u$ is multiplied by $1-\eta v^2\in[0,1]$, and nothing is added to it. The check of {prf:ref}`thesis-claim-noise-on-v` runs it.
 # :::
 #
 # :::{exercise} Finish a proof
@@ -1470,7 +1627,7 @@ assert run.scale == "smoke" or abs(float(scores(seven, 2 / 3))) < 4
 #
 # :::{prf:proposition} Noise on $v$ alone always flattens
 # :label: thesis-claim-noise-on-v
-# If only $v$ is kicked, by any noise with $\eta v_k^2\le1$, then $\lVert u_k\rVert$ never grows.
+# If only $v$ is kicked, by any noise with $\eta v_k^2\le1$, then $\lVert u_k\rVert$ never grows, and it goes to zero if $\sum_kv_k^2=\infty$.
 # :::
 #
 # :::{prf:proposition} What the proof's constant factor gives
@@ -1489,7 +1646,7 @@ assert run.scale == "smoke" or abs(float(scores(seven, 2 / 3))) < 4
 # :::
 #
 # :::{dropdown} Proofs
-# *Lemma*: induction on $k$. *Corollary*: collect the two places where $\zeta_i$ enters. *Remarks*: set $A=I$; differentiate. *Noise on $v$*: the factor of $u$ is $1-\eta v^2\in[0,1]$. *Constant factor*: $1-\rho^2=s(2-s)$ with $s=\frac{2\sigma^2}{\chi^3\lVert u_0\rVert^2}\in(0,1)$,
+# *Lemma*: induction on $k$. *Corollary*: collect the two places where $\zeta_i$ enters. *Remarks*: set $A=I$; differentiate. *Noise on $v$*: the factor of $u$ is $1-\eta v^2\in[0,1]$, and $\prod(1-\eta v_k^2)\le e^{-\eta\sum v_k^2}$. *Constant factor*: $1-\rho^2=s(2-s)$ with $s=\frac{2\sigma^2}{\chi^3\lVert u_0\rVert^2}\in(0,1)$,
 # so $\frac{p\sigma^2}{s(2-s)}=\frac{p\chi^3\lVert u_0\rVert^2}{2(2-s)}$. *Bound on $v$*: {prf:ref}`thesis-prop-f-1-2`. $\square$
 # :::
 
@@ -1529,17 +1686,20 @@ still = eye.expand(12, 3, 3)
 
 
 # %%
-def only_v(everywhere):  # growth factors of ‖u‖ per step, p = 10, plain coins
+def only_v(kind, everywhere=False):
+    """Largest growth of ‖u‖ in a step, and its last value over its first; six runs, p = 10."""
     theta, source, grown = valley_start.clone(), run.generator("only v"), []
-    mask = (
-        torch.ones(11, **like) if everywhere else torch.cat([torch.zeros(10, **like), torch.ones(1, **like)])
-    )
-    for _ in range(300 if everywhere else run.pick(smoke=200, book=2000, paper=5000)):
+    last = torch.zeros_like(theta)
+    for _ in range(run.pick(smoke=200, book=2000, paper=5000)):
         coins = 2 * torch.empty_like(theta).bernoulli_(0.5, generator=source) - 1
-        after = theta - 0.05 * valley.gradient(theta) + 0.1 * mask * coins
+        kick = {"normal": torch.randn(6, 11, generator=source, **like)}.get(kind, coins)
+        added = kick - last if kind == "differenced" else kick
+        after = theta - 0.05 * valley.gradient(theta)
+        after[:, -1] += 0.1 * added[:, -1]
+        after[:, :-1] += 0.1 * added[:, :-1] if everywhere else 0
         grown.append(after[:, :-1].norm(dim=-1) / theta[:, :-1].norm(dim=-1))
-        theta = after
-    return torch.stack(grown).amax(0)
+        theta, last = after, kick
+    return torch.stack(grown).nan_to_num(math.inf).amax(0), after[:, :-1].norm(dim=-1) / math.sqrt(20.0)
 
 
 def largest_v(z, steps=4000):  # max |v| / σ, differenced coins at a fixed ‖u‖, 200 runs
@@ -1553,6 +1713,8 @@ def largest_v(z, steps=4000):  # max |v| / σ, differenced coins at a fixed ‖u
 
 
 # %%
+narrowed = torch.stack([only_v(kind)[1] for kind in ("coins", "differenced", "normal")])
+assert run.scale == "smoke" or narrowed.max() < 0.5  # and it shrinks: the end is flat
 shares = torch.linspace(0.02, 0.98, 25, **like)  # σ² in units of its largest value, 2σ²/(χ³‖u_0‖²)
 attained = (shares / 2) / (1 - (1 - shares) ** 2)  # pσ²/(1 − ρ²) in units of pχ³‖u_0‖²
 
@@ -1571,7 +1733,12 @@ ledger.check(
     measured=recursion(differences) - by_parts,
     criterion=identity("recursion − sum", size=100.0),
     control=control("A − I on the left of the product", (recursion(differences) - swapped).norm()),
-    expected="holds",
+    expected="corrected",
+    correction=correction(
+        printed="kick i enters with the factor (A_{i+1} − I)·A_k···A_{i+2}",
+        right="it enters with A_k···A_{i+2}·(A_{i+1} − I), which differs where matrices do not commute",
+        evidence="rederived",
+    ),
 )
 ledger.check(
     "thesis:remark-f.1.1",
@@ -1593,10 +1760,10 @@ ledger.check(
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-noise-on-v",
-    "Plain kicks on v alone: ‖u‖ never grows",
-    measured=only_v(False),
-    criterion=at_most("largest growth factor of ‖u‖ in a step, six runs", 1 + 1e-12),
-    control=control("kicks on all coordinates", only_v(True)),
+    "Any kicks on v alone: ‖u‖ never grows, for coins, differenced coins and normal kicks",
+    measured=torch.stack([only_v(kind)[0] for kind in ("coins", "differenced", "normal")]),
+    criterion=at_most("largest growth factor of ‖u‖ in a step, six runs of each kind", 1 + 1e-12),
+    control=control("coins on all coordinates", only_v("coins", everywhere=True)[0]),
     expected="holds",
 )
 ledger.check(

@@ -267,9 +267,10 @@ def exponential_flow(
 
     so that neither t nor the loss is ever formed. (The logistic loss has :math:`1/(1+e^{\langle z_i,\theta\rangle})` in
     the place of :math:`e^{-\langle z_i,\theta\rangle}`, and their sum in that of the loss.) On separable data
-    :math:`s+\log\mathcal L` tends to a constant: the flow relaxes to the straight motion :math:`\hat w s+\text{const}`, and what is stiff in s is damped by a Rosenbrock
-    method of order 4 with an embedded one of order 3 (Shampine's coefficients, ACM TOMS 8, 1982; Kaps and Rentrop
-    1979), with the exact Jacobian. All data sets of a batch take common steps.
+    :math:`s+\log\mathcal L` tends to a constant: the flow relaxes to the straight motion
+    :math:`\hat w s+\text{const}`, and what is stiff in s is damped by a Rosenbrock method of order 4 with an embedded
+    one of order 3 (Shampine's coefficients, ACM TOMS 8, 1982; Kaps and Rentrop 1979), with the exact Jacobian. All data
+    sets of a batch take common steps.
 
     Args:
         signed: `(*batch, n, d)`; it need not be separable.
