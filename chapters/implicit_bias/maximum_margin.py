@@ -203,7 +203,7 @@ figures.plt.show()
 #
 # $$\hat w=\sum_ia_iz_i,\qquad a_i\ge0,\qquad a_i>0\text{ only if }\langle z_i,\hat w\rangle=1.$$ (eq-maximum-margin-kkt)
 #
-# Take the inner product with $\hat w$: $\sum_ia_i=\lVert\hat w\rVert^2=1/\bar\gamma^2$. The samples with $\langle z_i,\hat w\rangle=1$ are the **support vectors**. The library solves for $\hat w$ with non-negative least squares, a finite method that has nothing to do with
+# The $a_i$ are the Lagrange multipliers of the constraints, *multipliers* in short: with which weight a sample holds the boundary in place. Take the inner product with $\hat w$: $\sum_ia_i=\lVert\hat w\rVert^2=1/\bar\gamma^2$. The samples with $\langle z_i,\hat w\rangle=1$ are the **support vectors**. The library solves for $\hat w$ with non-negative least squares, a finite method that has nothing to do with
 # gradients.
 #
 # Three families of random data are used in all checks: $n$ normal samples in $d$ dimensions, with those removed that lie closer than $0.3$ to a hidden boundary. Each seed is one data set, and the
@@ -292,7 +292,7 @@ assert torch.allclose(library.values, by_hand, rtol=1e-12, atol=1e-12)
 # $$\tilde\gamma(\theta)=\frac{-\log\mathcal L(\theta)}{\lVert\theta\rVert},$$
 #
 # and let $p_i=e^{-\langle z_i,\theta\rangle}/\mathcal L(\theta)$ be the share of sample $i$ in the loss. The shares form a probability vector. Two entropies measure how evenly they are spread:
-# $H(p)=-\sum_ip_i\log p_i$ and $H_\infty(p)=-\log\max_ip_i$, with $0\le H_\infty\le H\le\log n$.
+# Shannon's entropy $H(p)=-\sum_ip_i\log p_i$ and the min-entropy $H_\infty(p)=-\log\max_ip_i$, with $0\le H_\infty\le H\le\log n$.
 #
 # :::{prf:theorem} The margin sandwich
 # :label: regularization-eq-9-156
@@ -918,8 +918,26 @@ figures.numbers(
 #
 # $$\theta_{k+1}=\theta_k+\eta\sum_ip_iz_i=\theta_k-\eta\,\nabla\log\mathcal L(\theta_k).$$ (eq-maximum-margin-normalized)
 #
-# These are **normalized steps**: gradient descent with the step size $\eta/\mathcal L(\theta_k)$, which grows as the loss falls {cite}`nacson2019convergence,ji2021characterizing`.
-#
+# These are **normalized steps**: gradient descent with the step size $\eta/\mathcal L(\theta_k)$, which grows as the loss falls {cite}`nacson2019convergence,ji2021characterizing`. On the ten points of the opening:
+
+
+# %%
+def normalized_descent(signed, eta, theta, steps):
+    iterates = [theta]
+    for _ in range(steps):
+        p = torch.softmax(-signed @ theta, 0)  # each sample's share of the loss
+        theta = theta + eta * p @ signed
+        iterates.append(theta)
+    return torch.stack(iterates)
+
+
+longest_of_ten = opening.norm(dim=-1).max().item()
+ten_steps = normalized_descent(opening, 1 / longest_of_ten**2, torch.zeros(2, **like), 10)
+rule, slope = GradientDescent(1 / longest_of_ten**2), margins.normalized_gradient(opening)
+ours = ensembles.iterate(rule, slope, torch.zeros(2, **like), 10, record=range(11)).values
+assert torch.allclose(ours, ten_steps, rtol=1e-12, atol=1e-12)
+
+# %% [markdown]
 # :::{admonition} Predict first
 # :class: tip
 # Are they better from the first step on? After 30,000 steps, by a factor of two, of ten, of a hundred? And should one fear the growing step size?
@@ -988,8 +1006,6 @@ longest = signed.norm(dim=-1).amax(-1)
 longest_1 = signed.abs().sum(-1).amax(-1)
 smoothness = torch.linalg.matrix_norm(signed, 2)[:, None] ** 2 / 4
 
-p = torch.softmax(-opening @ svm.weights, 0)  # the normalized direction, written out
-assert torch.allclose(margins.normalized_gradient(opening)(svm.weights, 0), -p @ opening)
 mean_sample = margins.normalized_gradient(signed)  # minus g
 
 
@@ -1567,8 +1583,8 @@ assert (p - svm.dual * svm.margin**2).abs().max() < 1e-3
 #
 # :::{solution} ex-maximum-margin-dependent
 # :class: dropdown
-# Steps 1 to 4 of the law need only a $\rho^\star$ with $\sum_Sz_ie^{-\langle z_i,\rho^\star\rangle}=\hat w$, a minimizer of the convex function $\Phi(\rho)=\sum_Se^{-\langle z_i,\rho\rangle}+\langle\hat w,\rho\rangle$. It is
-# coercive on the span of $S$ because $\hat w=\sum a_iz_i$ with positive $a_i$, so it has one. Put $\tilde a_i=e^{-\langle z_i,\rho^\star\rangle}$: multipliers, all positive, whose logarithms are linear in $z_i$. That is the
+# Steps 1 to 4 of the law need only a $\rho^\star$ with $\sum_Sz_ie^{-\langle z_i,\rho^\star\rangle}=\hat w$, a minimizer of the convex function $\Phi(\rho)=\sum_Se^{-\langle z_i,\rho\rangle}+\langle\hat w,\rho\rangle$. It
+# grows without bound in every direction of the span of $S$ because $\hat w=\sum a_iz_i$ with positive $a_i$, so it has one. Put $\tilde a_i=e^{-\langle z_i,\rho^\star\rangle}$: multipliers, all positive, whose logarithms are linear in $z_i$. That is the
 # condition for the largest entropy $-\sum a_i\log a_i$ among all multipliers (Lagrange, with $\sum a_iz_i=\hat w$; the sum $\sum a_i$ is fixed by it). So the flow chooses the most even shares.
 # :::
 #
