@@ -67,7 +67,8 @@ run = runs.Run("implicit_bias/minimum_norm", scale=SCALE, device=DEVICE, seed=SE
 ledger = Ledger(run)
 like = {"dtype": run.dtype, "device": run.device}
 
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The end point is known before the first step.** Every point of the grey line fits the one sample. From five starts (squares) the arrows lead to the predicted ends (rings); the iterates (dots) arrive inside the rings. From the origin the end is the solution of least norm, where the circle touches the line. What breaks it: a preconditioner (dashed) tilts the path and moves the end.", "name": "fig-minimum-norm-line"}, "image": {"alt": "A plane with a slanted line of solutions. From five square starts, parallel arrows at right angles to the line end in rings on it, and dots fill the rings. A circle around the origin touches the line in the ring of the start at zero. A dashed path with another slope leaves the origin and meets the line elsewhere."}}
+
+# %%
 X, y = torch.tensor([[1.0, 2.0]], **like), torch.tensor([2.0], **like)
 starts = torch.tensor([[0, 0], [-1.4, 0.2], [0.3, 2.1], [1, -0.5], [2.4, 0.9]], **like)
 gradient = linear.least_squares_gradient(X, y)
@@ -84,6 +85,8 @@ tilted = ensembles.iterate(
 starts, predicted, paths, tilted, tilted_end = (
     each.cpu() for each in (starts, predicted, paths, tilted, tilted_end)
 )
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The end point is known before the first step.** Every point of the grey line fits the one sample. From five starts (squares) the arrows lead to the predicted ends (rings); the iterates (dots) arrive inside the rings. From the origin the end is the solution of least norm, where the circle touches the line. What breaks it: a preconditioner (dashed) tilts the path and moves the end.", "name": "fig-minimum-norm-line"}, "image": {"alt": "A plane with a slanted line of solutions. From five square starts, parallel arrows at right angles to the line end in rings on it, and dots fill the rings. A circle around the origin touches the line in the ring of the start at zero. A dashed path with another slope leaves the origin and meets the line elsewhere."}}
 fig, ax = figures.subplots(size=(6.4, 4.6))
 ax.plot([-2, 3], [2, -0.5], color=COLORS["grey"], marker="")
 ax.annotate("all solutions", (-1.75, 1.9), rotation=-26.6, color=COLORS["dark grey"])

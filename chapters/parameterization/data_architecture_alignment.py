@@ -1183,9 +1183,7 @@ plt.show()
 failed = final["error"].reshape(-1) > 0
 
 
-def area(
-    score,
-):  # probability that a run with errors scores higher than one without (area under the ROC curve)
+def area(score):  # probability that a run with errors scores higher than one without
     ranks = rankdata(np.asarray(score).reshape(-1))
     bad, good = failed.sum(), (~failed).sum()
     return (ranks[failed].sum() - bad * (bad + 1) / 2) / (bad * good)

@@ -63,18 +63,25 @@ ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
 
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The matrix before the gradient is nearly of rank one.** Entries of $P$ for twelve states in two groups, over the largest one; internal discount 0.9. Top: the states mix perfectly, and $P$ is a constant plus the identity: one direction, all ones, is amplified a hundredfold. What breaks it, bottom: one step in a hundred changes the group, the bright block splits in two, and the difference of the groups is amplified almost as much.", "name": "fig-implicit-values-heat"}, "image": {"alt": "Two square heat maps. The upper one is uniformly bright with a slightly brighter diagonal. The lower one has two bright blocks on the diagonal and two dark ones beside it."}}
+# %%
 def two_groups(mixing, d=12):  # row-stochastic: stay in the group, uniformly, or change it
     half = torch.ones(d // 2, d // 2, **like) / (d // 2)
     own, other = (1 - mixing) * half, mixing * half
     return torch.cat([torch.cat([own, other], -1), torch.cat([other, own], -1)], -2)
 
 
+def heat(mixing, discount=0.9):  # P for twelve states, all values equal: there D = 0
+    inverse = torch.linalg.inv(torch.eye(12, **like) - discount * two_groups(mixing))
+    return inverse @ inverse.T
+
+
+library = fixed_points.weight_space_preconditioner(two_groups(0.01).log(), torch.zeros(12, **like), 0.9)
+assert torch.allclose(heat(0.01), library.matrix, rtol=1e-12)
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The matrix before the gradient is nearly of rank one.** Entries of $P$ for twelve states in two groups, over the largest one; internal discount 0.9. Top: the states mix perfectly, and $P$ is a constant plus the identity: one direction, all ones, is amplified a hundredfold. What breaks it, bottom: one step in a hundred changes the group, the bright block splits in two, and the difference of the groups is amplified almost as much.", "name": "fig-implicit-values-heat"}, "image": {"alt": "Two square heat maps. The upper one is uniformly bright with a slightly brighter diagonal. The lower one has two bright blocks on the diagonal and two dark ones beside it."}}
 fig, axes = figures.subplots(2, 1, size=(4.6, 7.4))
 for ax, mixing in zip(axes, (0.5, 0.01), strict=True):
-    P = fixed_points.weight_space_preconditioner(
-        two_groups(mixing).log(), torch.zeros(12, **like), 0.9
-    ).matrix
+    P = heat(mixing)
     picture = ax.imshow(P / P.max(), vmin=0, vmax=1, extent=(0.5, 12.5, 12.5, 0.5))
     ax.set(title=f"chance of changing the group {mixing:g}", xlabel="state $j$", ylabel="state $i$")
     ax.set(xticks=[1, 7, 12], yticks=[1, 7, 12])
@@ -171,7 +178,7 @@ plt.show()
 # :::
 #
 # **By hand.** Two states, $Z=0$, so that $S_Z$ has all entries $\frac12$, and $\hat\gamma=0.9$. Then $A=\begin{pmatrix}.55&-.45\\-.45&.55\end{pmatrix}$ and $A^{-1}=\begin{pmatrix}5.5&4.5\\4.5&5.5\end{pmatrix}$. The latent rewards $u=(1,0)$ give the values $(5.5,4.5)$: a reward in one state is felt in both. A step that asks
-# for one unit more in both values, $h=(-1,-1)$, gives $A^{-\top}h=(-10,-10)$, so both rewards rise by $10\eta$ and both values by $100\eta$, where the explicit model moves by $\eta$. If one value is to rise and the other to fall, $h=(-1,1)$, then $A^{-\top}h=h$ and the values move by $\eta$, exactly as in the explicit model.
+# for one unit more in both values, $h=(-1,-1)$, gives $A^{-\top}h=(-10,-10)$, so both rewards rise by $10\eta$ and with them both values by $100\eta$, where the explicit model moves by $\eta$. If one value is to rise and the other to fall, $h=(-1,1)$, then $A^{-\top}h=h$, and the rewards move the values by $\eta$, as in the explicit model. (The logits move too; they add ten per cent in either case.)
 #
 # ### The step
 #
