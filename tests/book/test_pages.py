@@ -159,6 +159,7 @@ class Page(HTMLParser):
         if tag in ("img", "script", "iframe", "source", "video", "link") and values.get("rel") not in (
             "next",
             "prev",
+            "canonical",
         ):
             self.loads.append(values.get("src") or values.get("href") or "")
         classes = (values.get("class") or "").split()
@@ -207,7 +208,11 @@ def test_every_image_says_what_it_shows(name: str, page_of: Any) -> None:
 def test_page_is_light_and_not_crowded(name: str, html: Path, page_of: Any) -> None:
     page = page_of(name)
     path = html / f"{name}.html"
-    images = {(path.parent / unquote(image["src"] or "")).resolve() for image in page.images if image["src"]}
+    images = {
+        (path.parent / unquote(image["src"] or "")).resolve()
+        for image in page.images
+        if image["src"] and image.get("loading") != "lazy"
+    }
     own = [image for image in images if image.is_file()]
     assert path.stat().st_size + sum(image.stat().st_size for image in own) < MOST_PAGE_BYTES
     assert page.cards <= MOST_CARDS
@@ -255,6 +260,42 @@ def test_figures_numbers_are_written_and_linked(html: Path, page_of: Any) -> Non
         for name in names:
             lines = (html / f"_static/numbers/{chapter}/{name}.csv").read_text(encoding="utf-8").splitlines()
             assert len(lines) > 1 and len(lines[0].split(",")) == len(lines[1].split(","))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_gallery_leads_to_every_named_figure_and_moving_part(chapter: str, html: Path, page_of: Any) -> None:
+    gallery = page_of("book/gallery")
+    text = (ROOT / "chapters" / f"{chapter}.py").read_text(encoding="utf-8")
+    names = re.findall(r'mystnb=\{"figure": \{.*?"name": "([\w-]+)"', text)
+    assert [name for name in names if f"../chapters/{chapter}.html#{name}" not in gallery.links] == []
+    shown = (html / "book" / "gallery.html").read_text(encoding="utf-8")
+    assert all(part in shown for part in re.findall(r'data-widget="[\w-]+"', text))
+    small = [image["src"] or "" for image in gallery.images if "/small/" in (image["src"] or "")]
+    assert [name for name in small if not (html / "book" / name).is_file()] == []
+
+
+def test_search_engines_find_a_description_of_every_page(html: Path) -> None:
+    listed = (html / "sitemap.xml").read_text(encoding="utf-8")
+    owner, name = CONFIG["repository"]["url"].removeprefix("https://github.com/").split("/")
+    for page in PAGES:
+        text = (html / f"{page}.html").read_text(encoding="utf-8")
+        assert f"https://{owner}.github.io/{name}/{page}.html" in listed
+        for key in (
+            'name="description"',
+            'property="og:title"',
+            'property="og:description"',
+            'property="og:url"',
+        ):
+            assert re.search(rf'<meta {key} content="[^"]+"', text), (page, key)
+        assert 'property="og:site_name" content="Learning Dynamics"' in text
+
+
+def test_a_link_that_leads_nowhere_is_told_where_to_go(html: Path) -> None:
+    page = Page(html / "404.html")
+    start = "/" + CONFIG["repository"]["url"].rsplit("/", 1)[1] + "/"
+    inner = [link for link in page.links if not link.startswith(("http", "#", "mailto"))]
+    assert inner and all(link.startswith(start) for link in inner)
+    assert any(link.endswith("book/index.html") for link in inner)
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.path.rpartition(".")[2])

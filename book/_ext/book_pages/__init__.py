@@ -1,9 +1,9 @@
 """The book's own Sphinx extension: what the committed notebooks and the library say, made into pages.
 
-Directives `scoreboard`, `scoreboard-strip`, `errata`; roles `chapter`, `part`, `colab`, `repository`; an anchor for
-every record of a chapter; entries for the site's search; the figures' numbers as CSV; the script of a moving part
-where one stands; punctuation bound to the formula before it; the library's reference, whose pages alone import the
-library beyond `ledger.read`.
+Directives `scoreboard`, `scoreboard-strip`, `errata`, `gallery`, `moving-parts`; roles `chapter`, `part`, `colab`,
+`repository`; an anchor for every record of a chapter; entries for the site's search; the figures' numbers as CSV; the
+script of a moving part where one stands; punctuation bound to the formula before it; the site's address; the library's
+reference, whose pages alone import the library beyond `ledger.read`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,39 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from book_pages import anchors, api, binding, folds, fresh, lean, links, numbers, pages, search, widgets
+from book_pages import (
+    address,
+    anchors,
+    api,
+    binding,
+    folds,
+    fresh,
+    gallery,
+    lean,
+    links,
+    numbers,
+    pages,
+    search,
+    widgets,
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the parts."""
-    for part in (anchors, api, binding, folds, fresh, lean, links, numbers, pages, search, widgets):
+    for part in (
+        address,
+        anchors,
+        api,
+        binding,
+        folds,
+        fresh,
+        gallery,
+        lean,
+        links,
+        numbers,
+        pages,
+        search,
+        widgets,
+    ):
         part.setup(app)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,46 @@
+"""Where the site lies, from the repository's address: descriptions, a site map, a page for links that lead nowhere.
+
+GitHub publishes `https://github.com/OWNER/NAME` at `https://OWNER.github.io/NAME/`. Another place is named by `baseurl`
+under `html` in `_config.yml`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+EXTENSIONS = ("sphinxext.opengraph", "sphinx_sitemap", "notfound.extension")
+
+
+def published_at(repository: str) -> str:
+    """Return where GitHub publishes a repository's pages, with a slash at the end; empty if it does not."""
+    found = re.fullmatch(r"https://github\.com/([\w.-]+)/([\w.-]+)", repository)
+    return f"https://{found[1].lower()}.github.io/{found[2]}/" if found else ""
+
+
+def place(app: Sphinx, config: Config) -> None:
+    """Tell each extension the address, if there is one."""
+    address = config.html_baseurl or published_at(config.html_theme_options.get("repository_url", ""))
+    values: dict[str, Any] = {
+        "html_baseurl": address,
+        "ogp_site_url": address,
+        "ogp_site_name": config.html_title or "Learning Dynamics",
+        "ogp_social_cards": {"enable": False},
+        "ogp_description_length": 200,
+        "sitemap_url_scheme": "{link}",
+        "sitemap_show_lastmod": False,
+        "notfound_urls_prefix": urlsplit(address).path or "/",
+    }
+    for name, value in values.items():
+        setattr(config, name, value)
+
+
+def setup(app: Sphinx) -> None:
+    """Load the extensions, and tell them before they read their settings."""
+    for extension in EXTENSIONS:
+        app.setup_extension(extension)
+    app.connect("config-inited", place, priority=100)
