@@ -61,11 +61,18 @@ def test_every_method_lowers_the_loss(method, small):
     looks = 10 // natural_training.EVERY[method] + 1
     assert found["loss"].shape == (looks, 2) and (found["loss"][-1] < found["loss"][0]).all()
     assert natural_training.seconds_a_step(method, rate, damping, small, 2) > 0
-    with_damping = method in ("natural", "empirical")
-    assert len(natural_training.grid(method)) == (30 if with_damping else 5)
+    tried = natural_training.grid(method)
+    assert len(tried) == {"natural": 18, "empirical": 12}.get(method, 5) and len(set(tried)) == len(tried)
+
+
+def test_a_diverged_run_is_never_at_the_target(small):
+    found = natural_training.train("sgd", 1e308, 0.0, small, 10)
+    assert found["loss"][-1].tolist() == [math.inf, math.inf]
+    assert natural_training.score(found["loss"], 5) == (math.inf, math.inf)
 
 
 def test_first_step_below_the_target():
     losses = torch.tensor([[2.0, 2.0], [0.5, 1.0], [0.1, 0.9]])
     assert natural_training.steps_to(losses, 5, 0.5).tolist() == [5.0, math.inf]
-    assert natural_training.mean_steps(torch.tensor([5.0, math.inf])) == math.inf
+    assert natural_training.score(losses, 5) == (math.inf, pytest.approx(0.5))
+    assert natural_training.score(losses / 10, 5)[0] == 5.0
