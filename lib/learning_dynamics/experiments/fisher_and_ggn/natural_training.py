@@ -1,8 +1,8 @@
 """Damped natural gradient, SGD and Adam on digits: steps, seconds and held-out accuracy, each method tuned.
 
-    python -m learning_dynamics.experiments.fisher_and_ggn.natural_training
+    python -m learning_dynamics.experiments.fisher_and_ggn.natural_training --part METHOD
 
-makes a kept result of the chapter: 16-12-10 tanh networks on scikit-learn's digits, averaged over blocks of 2 by 2
+makes a kept result of the chapter, one for each of `METHODS`: 16-12-10 tanh networks on scikit-learn's digits, averaged over blocks of 2 by 2
 pixels, batches of 200. Every method takes the setting of its grid with the fewest steps to the target on six starts and
 splits that are used for nothing else. Seconds are CPU seconds of one thread for the optimizer's own work.
 """
@@ -297,14 +297,9 @@ def one_method(method: str, tuning: Problem, final: Problem, smoke: bool) -> dic
 
 
 def compute(call: Call) -> dict[str, Tensor]:
-    """Return, with the method's name in front, the grid, its mean steps to the target, the best, and the curves."""
+    """Return the grid of one method, its mean steps to the target, the best setting, and the curves."""
     smoke = call.run.scale == "smoke"
-    tuning = problems(TUNING[:1] if smoke else TUNING)
-    final, arrays = problems(call.seeds), dict[str, Tensor]()
-    for method in METHODS:
-        found = one_method(method, tuning, final, smoke)
-        arrays |= {f"{method}_{name}": values for name, values in found.items()}
-    return arrays
+    return one_method(call.part, problems(TUNING[:1] if smoke else TUNING), problems(call.seeds), smoke)
 
 
 EXPERIMENT = Experiment(
@@ -312,9 +307,10 @@ EXPERIMENT = Experiment(
     name=lambda options: RUN_NAME,
     compute=compute,
     seeds=Scaled(2, 12, 40),
+    parts=METHODS,
     rtol=10.0,  # seconds differ between machines
     devices=("cpu",),
-    kept=("",),
+    kept=tuple(f"--part {method}" for method in METHODS),
 )
 
 
