@@ -2,9 +2,10 @@
 
     python -m learning_dynamics.experiments.fisher_and_ggn.natural_training --part METHOD
 
-makes a kept result of the chapter, one for each of `METHODS`: 16-12-10 tanh networks on scikit-learn's digits, averaged over blocks of 2 by 2
-pixels, batches of 200. Every method takes the setting of its grid with the fewest steps to the target on six starts and
-splits that are used for nothing else. Seconds are CPU seconds of one thread for the optimizer's own work.
+makes a kept result of the chapter, one for each of `METHODS`: 16-12-10 tanh networks on scikit-learn's digits, averaged
+over blocks of 2 by 2 pixels, batches of 200. Every method takes the setting of its grid with the fewest steps to the
+target on six starts and splits that are used for nothing else. Seconds are CPU seconds of one thread for the
+optimizer's own work.
 """
 
 from __future__ import annotations
