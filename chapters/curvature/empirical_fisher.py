@@ -80,14 +80,26 @@ run = runs.Run("curvature/empirical_fisher", scale=SCALE, device=DEVICE, seed=SE
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**Divided by the empirical Fisher, one parameter never settles.** Top: median of $|\\theta_k|$ over 201 starts, step size 0.1, for four exponents. At $q=1$ it grows; the grey dots are one run. Below $q=1/2$ it ends on a two-cycle. Without the effect (dashed), with the Fisher, it falls by the same factor every step. Bottom: the map of $q=1$ in the units $u=\\theta/\\sqrt\\eta$, $u\\mapsto u-1/u$, and forty steps from one start.", "name": "fig-empirical-fisher-chaos"}, "image": {"alt": "Top, on logarithmic axes: a dashed line falls steeply, four coloured lines stay level or rise, grey dots scatter over decades. Bottom: the two branches of a hyperbola-like curve, a diagonal, and a web of horizontal and vertical lines that fills the plane irregularly."}}
+
+# %%
+def gradient(theta, k):  # of the loss θ²/2, without noise
+    return theta
+
+
 quantiles = (torch.arange(201, **like) + 0.5) / 201
 starts = 0.3 * torch.tan(math.pi * (quantiles - 0.5))
 first = torch.tensor([0.25, 0.5, 0.75, 1.0], **like)[:, None, None]
-shown = ensembles.iterate(
-    DiagonalFisher(0.1, first), lambda theta, k: theta, starts[:, None].expand(4, 201, 1), 1000
-)
-one = ensembles.iterate(DiagonalFisher(0.1, 1.0), lambda theta, k: theta, torch.tensor([0.7], **like), 1000)
+shown = ensembles.iterate(DiagonalFisher(0.1, first), gradient, starts[:, None].expand(4, 201, 1), 1000)
+one = ensembles.iterate(DiagonalFisher(0.1, 1.0), gradient, torch.tensor([0.7], **like), 1000)
+path = ensembles.iterate(
+    DiagonalFisher(1.0, 1.0),
+    gradient,
+    torch.tensor([0.7], **like) / math.sqrt(0.1),
+    40,
+    range(41),
+).values[:, 0]
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**Divided by the empirical Fisher, one parameter never settles.** Top: median of $|\\theta_k|$ over 201 starts, step size 0.1, for four exponents. At $q=1$ it grows; the grey dots are one run. Below $q=1/2$ it ends on a two-cycle. Without the effect (dashed), with the Fisher, it falls by the same factor every step. Bottom: the map of $q=1$ in the units $u=\\theta/\\sqrt\\eta$, $u\\mapsto u-1/u$, and forty steps from one start.", "name": "fig-empirical-fisher-chaos"}, "image": {"alt": "Top, on logarithmic axes: a dashed line falls steeply, four coloured lines stay level or rise, grey dots scatter over decades. Bottom: the two branches of a hyperbola-like curve, a diagonal, and a web of horizontal and vertical lines that fills the plane irregularly."}}
 fig, (top, web) = figures.subplots(2, 1, size=(5.8, 7.8))
 for i, q in enumerate(first.flatten().tolist()):
     middle = shown.values[1:, i, :, 0].abs().median(1).values
@@ -102,13 +114,6 @@ figures.line_control(
 )
 top.set(xscale="log", yscale="log", xlabel="step $k$", ylabel="$|\\theta_k|$", ylim=(1e-3, 1e2))
 top.legend(fontsize=9, ncols=2, loc="upper left")
-path = ensembles.iterate(
-    DiagonalFisher(1.0, 1.0),
-    lambda theta, k: theta,
-    torch.tensor([0.7], **like) / math.sqrt(0.1),
-    40,
-    range(41),
-).values[:, 0]
 for branch in (torch.linspace(-7, -0.1, 200), torch.linspace(0.1, 7, 200)):
     web.plot(branch, branch - 1 / branch, color=COLORS["blue"], marker="")
 web.plot([-6, 6], [-6, 6], color=COLORS["light grey"], marker="", lw=1)
@@ -231,6 +236,8 @@ draw = run.generator("small net")
 x_small = torch.randn(12, inputs, generator=draw, **like)
 y_small = torch.randint(classes, (12,), generator=draw)
 theta_small = torch.randn(d_small, generator=draw, **like)
+
+# %%
 law, model = curvature.Categorical(), (small_net, theta_small)
 F_hat = curvature.EmpiricalFisher(model, law, x_small, y_small).dense()
 H = curvature.Hessian(model, law, x_small, y_small).dense()
@@ -244,13 +251,12 @@ def each(f):  # f at every sample
     return vmap(f, (None, 0, 0))(theta_small, x_small, y_small)
 
 
-# %%
 bend = each(jacrev(grad(probability)))
 R = (bend / each(probability)[:, None, None]).mean(0)
-every_label = torch.arange(classes).repeat(12)
-x_all, weight = x_small.repeat_interleave(classes, 0), small_net(theta_small, x_small).softmax(-1).flatten()
 
 # %%
+every_label = torch.arange(classes).repeat(12)  # the Fisher matrix, label by label
+x_all, weight = x_small.repeat_interleave(classes, 0), small_net(theta_small, x_small).softmax(-1).flatten()
 per_label = curvature.per_sample_gradients(model, law, x_all, every_label)
 F_by_hand = (weight[:, None] * per_label).T @ per_label / 12
 F = curvature.Fisher(model, law, x_small).dense()
@@ -303,6 +309,7 @@ def sampled_error(fixed):  # ||mean over m draws - F||/||F||, (seeds, sample siz
     return found
 
 
+# %%
 few = slice(0, 5)
 
 
@@ -499,7 +506,7 @@ for k in range(20):
     by_hand = step(by_hand, k, power_schedule(0.1, 0.5), 0.75)
 rule = DiagonalFisher(power_schedule(0.1, 0.5), 0.75)
 begin = torch.tensor([0.7], **like)
-library = ensembles.iterate(rule, lambda theta, k: theta, begin, 20)
+library = ensembles.iterate(rule, gradient, begin, 20)
 assert torch.allclose(library.last, by_hand, rtol=1e-9)
 
 # %% [markdown]
@@ -557,22 +564,22 @@ def two_steps(theta, eta, q):
 
 
 multiplier = vmap(vmap(grad(two_steps), (0, 0, 0)), (0, 0, 0))(cycle, etas.expand(3, 8), qs.expand(3, 8))
+
+# %%
 slow = torch.tensor([0.25, 0.4, 0.55, 0.65, 0.75], **like)[:, None, None]
 jitter = torch.randn(50, 1, generator=run.generator("jitter"), **like)
 horizon = run.pick(smoke=600, book=4000, paper=4000)
 falling = power_schedule(0.5, 0.5)
 decreasing = ensembles.iterate(
     DiagonalFisher(falling, slow),
-    lambda theta, k: theta,
+    gradient,
     jitter.expand(5, 50, 1),
     horizon,
     range(horizon + 1),
 ).values.squeeze(-1)
 with_fisher = ensembles.iterate(
-    DiagonalFisher(falling, 0.0), lambda theta, k: theta, jitter.expand(5, 50, 1), horizon, range(horizon + 1)
+    DiagonalFisher(falling, 0.0), gradient, jitter.expand(5, 50, 1), horizon, range(horizon + 1)
 ).values.squeeze(-1)
-
-# %%
 radii = two_cycle(falling(torch.arange(horizon + 1, **like)), slow).movedim(-1, 0)
 
 
@@ -686,6 +693,8 @@ def law_after_step(y, s, eta):  # P(theta - eta/theta <= y) - 1/2
 
 
 difference = law_after_step(y, scale, eta) - cauchy(y, scale + eta / scale)
+
+# %%
 count, long = run.pick(smoke=500, book=20_000, paper=40_000), run.pick(smoke=100, book=2000, paper=20_000)
 uniform = torch.rand(count, generator=run.generator("Cauchy starts"), **like)
 cauchy_starts = torch.tan(math.pi * (uniform - 0.5))
@@ -693,11 +702,10 @@ three = torch.tensor([0.0, 1.0, 1.5], **like)[:, None, None]
 scales = torch.stack([cauchy_scales(1.0, 0.1 * torch.arange(1, long + 1, **like) ** -a) for a in (0, 1, 1.5)])
 
 
-# %%
 def distance_of_laws(q):  # Kolmogorov-Smirnov distance of |theta_K|/s_K from the law of the theorem
     ends = ensembles.iterate(
         DiagonalFisher(power_schedule(0.1, three), q),
-        lambda theta, k: theta,
+        gradient,
         cauchy_starts[:, None].expand(3, count, 1),
         long,
         [long],
@@ -928,7 +936,7 @@ memory_starts = torch.tensor([0.6, 1.0], **like)[:, None]  # from 0.5 some runs 
 def late_size(memory):  # largest |theta| in the last quarter of the run
     path = ensembles.iterate(
         DiagonalFisher(0.5, memory_q, memory=memory),
-        lambda theta, k: theta,
+        gradient,
         memory_starts.expand(3, 2, 1),
         1000,
         range(750, 1001),
@@ -938,9 +946,7 @@ def late_size(memory):  # largest |theta| in the last quarter of the run
 
 def comeback(memory):  # largest growth of |theta| in one step, after its least value
     path = (
-        ensembles.iterate(
-            DiagonalFisher(0.1, 1.0, memory=memory), lambda theta, k: theta, memory_starts, 3000, range(3001)
-        )
+        ensembles.iterate(DiagonalFisher(0.1, 1.0, memory=memory), gradient, memory_starts, 3000, range(3001))
         .values[..., 0]
         .abs()
     )
@@ -975,7 +981,7 @@ shown_memories = [("sum", 0.5, "sum, $q=1/2$ (AdaGrad)"), ("largest", 0.5, "runn
 for memory, q, name in [*shown_memories, ("mean", 1.0, "plain mean, $q=1$")]:
     path = ensembles.iterate(
         DiagonalFisher(0.1, q, memory=memory),
-        lambda theta, k: theta,
+        gradient,
         torch.ones(1, **like),
         3000,
         range(3001),
@@ -983,14 +989,12 @@ for memory, q, name in [*shown_memories, ("mean", 1.0, "plain mean, $q=1$")]:
     ax.plot(path, label=name, markevery=500)
 assert path.min() < 1e-34 and path[path.argmin() :].max() > 0.01  # the plain mean dives and comes back
 slow_decay = DiagonalFisher(0.1, 0.5, memory="decayed", beta2=0.999)
-dive = ensembles.iterate(
-    slow_decay, lambda theta, k: theta, torch.ones(1, **like), 3000, range(3001)
-).values.abs()
+dive = ensembles.iterate(slow_decay, gradient, torch.ones(1, **like), 3000, range(3001)).values.abs()
 assert dive[100:1500].max() < 1e-12 < 1e-3 < dive[1500:].max()  # it lasts, and ends
 path = (
     ensembles.iterate(
         DiagonalFisher(0.1, 0.5, memory="decayed"),
-        lambda theta, k: theta,
+        gradient,
         torch.ones(1, **like),
         3000,
         range(3001),
@@ -1050,7 +1054,7 @@ random_starts = torch.randn(6, 1, generator=run.generator("damped"), **like)
 def ends(share):  # |theta| after 3000 steps with damping share * threshold
     path = ensembles.iterate(
         DiagonalFisher(0.1, damped_q, damping=share * threshold),
-        lambda theta, k: theta,
+        gradient,
         random_starts.expand(4, 6, 1),
         3000,
         [2999, 3000],
@@ -1096,7 +1100,7 @@ for ax, q in zip(axes, (0.5, 1.0), strict=True):
     top_damping = (0.1 / 2) ** (1 / q)
     cloud = ensembles.iterate(
         DiagonalFisher(0.1, q, damping=share_axis * top_damping),
-        lambda theta, k: theta,
+        gradient,
         torch.full((260, 1), 0.123, **like),
         1060,
         range(1000, 1061),
@@ -1269,6 +1273,8 @@ best_wrong = truth.clone()  # the best parameters of the wrong model, by Newton'
 for _ in range(30):
     slope, curve, _ = logistic_matrices(best_wrong, w=1.5)
     best_wrong = best_wrong - torch.linalg.solve(curve, slope)
+
+# %%
 from_where = 2 * torch.stack(
     [
         torch.cos(2 * math.pi * torch.arange(12, **like) / 12),
@@ -1279,7 +1285,6 @@ from_where = 2 * torch.stack(
 stretched = torch.tensor([[1.0, 0.5], [0.5, 0.6]], **like)
 
 
-# %%
 def unit_paths(centre, field):
     theta, found = centre + from_where, [centre + from_where]
     for _ in range(130):
@@ -1290,6 +1295,7 @@ def unit_paths(centre, field):
     return torch.stack(found)
 
 
+# %%
 def linear_field(kind, w):
     def field(delta):
         gradient, empirical = linear_directions(
@@ -1300,7 +1306,6 @@ def linear_field(kind, w):
     return field
 
 
-# %%
 def logistic_field(kind, w):
     def field(theta):
         gradient, F, F_hat = logistic_matrices(theta, w)
@@ -1391,6 +1396,7 @@ def second_moment(J, p, w):  # mean over samples of the sum of w_c g(c) g(c)^T
     return rows.mT @ rows / J.shape[-3]
 
 
+# %%
 pixels = mnist.inputs.to(run.dtype).flatten(1)
 pixels = pixels - pixels.mean(0)
 axes_of = torch.linalg.eigh(pixels.T @ pixels).eigenvectors[:, -components:]
@@ -1439,6 +1445,7 @@ def race_matrices(theta):  # gradient (methods, seeds, d) and matrices (methods,
     return torch.stack(gradients), torch.stack(found)
 
 
+# %%
 theta = race_start.expand(4, -1, -1)
 damping, losses = torch.ones(4, len(race_seeds), **like), [race_loss(theta)]
 for _ in range(iterations):
@@ -1547,7 +1554,7 @@ figures.numbers(
 # %% tags=["hide-cell"]
 assert abs(cauchy_scales(1.0, torch.full((4,), 0.5))[-1].item() - 2.3435) < 1e-4
 ten_thousand = torch.tan(math.pi * (torch.rand(10_000, 1, generator=run.generator("exercise"), **like) - 0.5))
-four = ensembles.iterate(DiagonalFisher(0.5, 1.0), lambda theta, k: theta, ten_thousand, 4).last
+four = ensembles.iterate(DiagonalFisher(0.5, 1.0), gradient, ten_thousand, 4).last
 assert abs(four.abs().median().item() / 2.3435 - 1) < 0.08  # five standard errors
 
 # %% [markdown]
@@ -1570,7 +1577,7 @@ assert abs(four.abs().median().item() / 2.3435 - 1) < 0.08  # five standard erro
 # %% tags=["hide-cell"]
 for memory, low, high in (("largest", 0.0, 1e-60), ("decayed", 0.0499, 0.0502)):
     rule = DiagonalFisher(0.1, 0.5, memory=memory)
-    final = ensembles.iterate(rule, lambda theta, k: theta, torch.ones(1, **like), 500).last.abs().item()
+    final = ensembles.iterate(rule, gradient, torch.ones(1, **like), 500).last.abs().item()
     assert low <= final < high
 
 # %% [markdown]
@@ -1592,7 +1599,7 @@ for memory, low, high in (("largest", 0.0, 1e-60), ("decayed", 0.0499, 0.0502)):
 
 # %% tags=["hide-cell"]
 rule = DiagonalFisher(0.1, 2.0, memory="sum")
-stuck = ensembles.iterate(rule, lambda theta, k: theta, torch.full((1,), 10.0, **like), 2000).last
+stuck = ensembles.iterate(rule, gradient, torch.full((1,), 10.0, **like), 2000).last
 assert 9.99 < stuck.item() < 10
 
 # %% [markdown]
@@ -1660,6 +1667,7 @@ def batch_square(b):
     return (mean_square - mean**2 - (F_hat.diagonal() - mean**2) / b).abs() / mean_square.amax()
 
 
+# %%
 G = curvature.GaussNewton(model, law, x_small, y_small).dense() + 0.1 * torch.eye(d_small, **like)
 right_side = curvature.loss_and_gradient(model, law, x_small, y_small)[1]
 diagonal = 1 / (F_hat.diagonal() + 0.1)
@@ -1670,7 +1678,6 @@ def scale_seen(solve):  # relative difference of the iterates after 1 to 5 steps
     return torch.stack([(a - b).norm() / a.norm() for a, b in pairs])
 
 
-# %%
 def conjugate(P, k):
     options = {"preconditioner": lambda r: P * r, "max_steps": k, "tolerance": 1e-14}
     return curvature.conjugate_gradient(lambda v: G @ v, right_side, **options).x
@@ -1683,6 +1690,7 @@ def fixed_step(P, k):
     return x
 
 
+# %%
 def model_value(step, C):
     return 0.5 * torch.einsum("...i,ij,...j->...", step, C, step) + step @ right_side
 
@@ -1701,7 +1709,6 @@ def excess(C):  # of the model over its value at the damped step, minus half the
 spectrum, vectors = torch.linalg.eigh(G)
 
 
-# %%
 def condition_of_power(q, claimed):
     power = vectors @ torch.diag(spectrum**q) @ vectors.T
     return torch.linalg.cond(power) / (spectrum[-1] / spectrum[0]) ** claimed - 1
