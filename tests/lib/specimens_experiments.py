@@ -49,7 +49,12 @@ of(
     exponent=number(1.0),
     damping=number(0.0),
 )
-of(f"{OWN}fisher_and_ggn.natural_training.mean_steps", natural_training.mean_steps, reached="runs")
+of(
+    f"{OWN}fisher_and_ggn.natural_training.score",
+    lambda losses: torch.tensor(natural_training.score(losses, 5)),
+    RECORDS | {"losses: NaN": "a loss that is no number is not below the target"},
+    losses=some([[3.0, 2.0], [2.0, 0.1], [0.1, 0.05]], "T runs"),
+)
 of(
     f"{OWN}fisher_and_ggn.natural_training.steps_to",
     lambda losses: natural_training.steps_to(losses, 5, 1.5),

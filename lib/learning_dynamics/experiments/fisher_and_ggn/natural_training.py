@@ -248,7 +248,11 @@ def score(losses: Tensor, every: int) -> tuple[float, float]:
     Args:
         losses: `(looks, seeds)`.
         every: steps between two looks.
+
+    Raises:
+        ValueError: the losses are not real floating point, none, or have another number of axes.
     """
+    require_tensors(losses=(losses, "looks runs"))
     return float(steps_to(losses, every).mean()), float(losses[-1].mean())
 
 
