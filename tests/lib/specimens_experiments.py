@@ -52,7 +52,7 @@ of(
 of(
     f"{OWN}fisher_and_ggn.natural_training.score",
     lambda losses: torch.tensor(natural_training.score(losses, 5)),
-    RECORDS | {"losses: NaN": "a loss that is no number is not below the target"},
+    {"losses: NaN": "a loss that is no number is not below the target"},
     losses=some([[3.0, 2.0], [2.0, 0.1], [0.1, 0.05]], "T runs"),
 )
 of(
