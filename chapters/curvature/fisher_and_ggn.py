@@ -118,8 +118,8 @@ figures.plt.show()
 # - multiply by these matrices without forming them.
 #
 # The source is sections 4 to 9 of {cite}`martens2020natural`. You need gradient descent on a quadratic, from
-# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>`. The page runs in about a minute and a half on one CPU core, in
-# ten seconds with `SCALE = "smoke"`.
+# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>`. The page runs in about a minute on one CPU core, in
+# about twelve seconds with `SCALE = "smoke"`.
 #
 # ## The setting
 #
@@ -553,7 +553,9 @@ order = runs.Run("curvature/fisher_and_ggn").generator("batches", seed=0)
 batches = torch.randint(race.TRAINING, (race.STEPS["natural"], race.BATCH), generator=order)
 batches = batches[: run.pick(smoke=5, book=80, paper=80)]
 natural_loss = train_natural(start, x, y, batches, step_size, damping)
-results.agree({"loss": raced["natural"]["loss"][1 : len(batches) + 1, 0]}, {"loss": natural_loss}, rtol=1e-3)
+same = results.agree(
+    {"loss": raced["natural"]["loss"][1 : len(batches) + 1, 0]}, {"loss": natural_loss}, rtol=1e-3
+)
 
 # %% [markdown]
 # Three methods that need the gradient only run beside it: Adam, heavy ball and plain minibatch gradient descent (SGD). So does the same rule with the
@@ -2089,7 +2091,6 @@ ledger.check(
     claim="experiment",
     seeds=mnist_seeds,
     rtol=1e-3,
-    show="card",
 )
 ledger.check(
     "natgrad:beyond-mnist-outliers",
