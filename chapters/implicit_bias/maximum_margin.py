@@ -149,7 +149,7 @@ figures.plt.show()
 #
 # The source is section 9.4 of {cite}`ma2022lecture`, which follows {cite}`soudry2018implicit,ji2019implicit`. You need gradient flow
 # ([Tools in ten minutes](../toolbox/tools_in_ten_minutes)) and convexity ({prf:ref}`thesis-def-a-3-2`, and {prf:ref}`thesis-thm-a-3-1`
-# for its gradient). The page runs in about a minute on one CPU core.
+# for its gradient). The page runs in about 35 seconds on one CPU core.
 #
 # ## The setting
 #
@@ -201,7 +201,12 @@ figures.plt.show()
 # There is only one such vector: if two unit vectors had margin $\bar\gamma$, their midpoint would have at least that and a norm below one. The scaled vector
 # $\hat w=w^\star/\bar\gamma$ is the hard-margin support vector machine, the shortest vector with $\langle z_i,\hat w\rangle\ge1$. By the optimality conditions of that problem
 #
-# $$\hat w=\sum_ia_iz_i,\qquad a_i\ge0,\qquad a_i>0\text{ only if }\langle z_i,\hat w\rangle=1.$$ (eq-maximum-margin-kkt)
+# $$
+# \begin{aligned}
+# \hat w=\sum_ia_iz_i,\quad a_i&\ge0,\\
+# a_i&>0\text{ only if }\langle z_i,\hat w\rangle=1.
+# \end{aligned}
+# $$ (eq-maximum-margin-kkt)
 #
 # The $a_i$ are the Lagrange multipliers of the constraints, *multipliers* in short: with which weight a sample holds the boundary in place. Take the inner product with $\hat w$: $\sum_ia_i=\lVert\hat w\rVert^2=1/\bar\gamma^2$. The samples with $\langle z_i,\hat w\rangle=1$ are the **support vectors**. The library solves for $\hat w$ with non-negative least squares, a finite method that has nothing to do with
 # gradients.
@@ -1480,7 +1485,7 @@ ledger.check(
     show="card",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger margin, a larger test loss, no fewer errors.** Fours and nines, 200 training images (lines: mean over splits, bands: 95 %). Left: margin as a share of the maximum. Middle: test error, with that of the maximum margin dotted. Right: mean logistic loss on the test images; it turns and grows while the errors no longer fall. What breaks the hope (dashed): the training loss falls all the while.", "name": "fig-maximum-margin-mnist"}, "image": {"alt": "Three panels against steps on a logarithmic axis, two curves each. Margins rise towards one, normalized steps first. Test errors fall and level off near a dotted line. Test losses fall, turn and rise, most for normalized steps, while a dashed training loss falls."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger margin, a larger test loss, no fewer errors.** Fours and nines, 200 training images (lines: mean over splits, bands: 95 %). Left: margin as a share of the maximum. Middle: test error, with that of the maximum margin dotted. Right: mean logistic loss on the test images; it turns and grows while the errors no longer fall. What breaks the reading of a loss as an error (dashed): the training loss falls all the while.", "name": "fig-maximum-margin-mnist"}, "image": {"alt": "Three panels against steps on a logarithmic axis, two curves each. Margins rise towards one, normalized steps first. Test errors fall and level off near a dotted line. Test losses fall, turn and rise, most for normalized steps, while a dashed training loss falls."}}
 fig, axes = figures.subplots(1, 3, size=(11, 3.7))
 for name, track in digit_tracks.items():
     share = margins.normalized_margin(track, train) / machine.margin

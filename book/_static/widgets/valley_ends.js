@@ -67,7 +67,8 @@
       </div>
     </div>
     <p class="ld-widget-note">Top: mean change of ‖u‖² a step, in units of σ², for plain (dashed) and differenced kicks (green); it pushes to the
-      right above the line. Below: where plain runs are found in the long run. Dot: the start; grey verticals: the region.</p>`;
+      right above the line. Below: where plain runs are found in the long run, and their mean (blue). Dot: the start; grey
+      verticals: the region.</p>`;
 
   function build(host) {
     const { node, find, shown } = box(HTML);

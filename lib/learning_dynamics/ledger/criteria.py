@@ -36,7 +36,6 @@ BELOW_LEVEL = frozenset(
         "thesis:beyond-radius-stable",
         "thesis:beyond-unscaled",
         "thesis:claim-learn-kernel",
-        "thesis:eq-150",
         "thesis:exp-gamma-recomputed",
         "thesis:exp-ring-radius-sweep",
         "thesis:exp-simplified-input-matrix",
