@@ -23,13 +23,14 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta as scipy_beta
 
-from learning_dynamics import curvature, diffusions, ensembles, flows, rules
+from learning_dynamics import curvature, data, diffusions, ensembles, flows, rules
 from learning_dynamics.adaptivity import neural_chain, token_geometry
 from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
     cauchy_scales,
     power_schedule,
     two_cycle,
 )
+from learning_dynamics.models import recurrence
 from learning_dynamics.momentum import calculus_of_variations, shadowing
 from learning_dynamics.noise import widening_valley
 from learning_dynamics.parameterization import fixed_points
@@ -1348,6 +1349,52 @@ def test_memory_dial_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -
     page.keyboard.press("Tab")
     page.keyboard.press("Home")
     compare_dial(page, 1.0, 0.01)
+
+
+# --------------------------------------------------------------------------------------------------------- digit modes
+
+
+def library_digit(modes: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first 3 of the shipped set, and what the library reads back from its rounded states."""
+    mnist = data.load("mnist-10k")
+    digit = mnist.inputs.reshape(-1, 784)[mnist.targets == 3][0]
+    eigenvalues = recurrence.half_roots(784)[:modes]
+    state = recurrence.memory_matrix(eigenvalues, 784) @ digit.to(torch.complex128)
+    parts = torch.view_as_real(state)
+    unit = 2.0 ** (parts.abs().log2().floor() - bits + 1)
+    kept = torch.view_as_complex((parts / unit).round() * unit)
+    return digit.numpy(), recurrence.reconstruct(kept, eigenvalues, 784).numpy()
+
+
+@needs_chromium
+@pytest.mark.parametrize(("modes", "bits"), [(32, 53), (130, 4), (392, 8)])
+def test_digit_modes_reads_what_the_library_reads(bench: Bench, modes: int, bits: int) -> None:
+    page = bench.widget("digit-modes", f'data-modes="{modes}" data-bits="{bits}"')
+    digit, read = library_digit(modes, bits)
+    call = "window.learningDynamics.digitModes"
+    assert page.evaluate(f"{call}.digit") == pytest.approx(digit, abs=1e-15)
+    assert page.evaluate(f"{call}.read({modes}, {bits})") == pytest.approx(
+        read, abs=1e-3 if bits < 53 else 1e-9
+    )
+    error = np.linalg.norm(read - digit) / np.linalg.norm(digit)
+    assert scientific(shown(page, "error")) == pytest.approx(error, rel=0.06)
+    assert [shown(page, name) for name in ("kept", "total")] == [str(2 * modes), str(2 * modes * bits)]
+    assert ("only the rounding" in shown(page, "verdict")) == (modes == 392)
+
+
+@needs_chromium
+def test_digit_modes_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("digit-modes", width=390)
+    assert page.locator("img").count() == 0
+    assert [shown(page, name) for name in ("modes", "bits")] == ["32", "53"]
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    assert shown(page, "modes") == "392"
+    assert shown(page, "error") == "below 10⁻¹²"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Home")
+    assert shown(page, "bits") == "2"
+    assert scientific(shown(page, "error")) > 1e-2
 
 
 # ------------------------------------------------------------------------------------------------------------ any page
