@@ -1,5 +1,5 @@
-// Habits of every page: a line whose formula is wider than the line scrolls; folds of the left column have names; on paper
-// everything is open and light.
+// Habits of every page: a line whose formula is wider than the line scrolls; folds of the left column have names; a theorem
+// has a link to itself and a citation to copy; on paper everything is open and light.
 (() => {
   const lineOf = (node) => {
     let line = node.parentElement;
@@ -17,12 +17,31 @@
     }
     for (const [line, wide] of lines) line.classList.toggle("ld-wide", wide);
   };
+  const citable = (box) => {
+    const title = box.querySelector(":scope > .admonition-title");
+    if (!title) return;
+    const words = title.textContent.trim().replace(/\s+/g, " ");
+    const page = document.querySelector("link[rel=canonical]")?.href || location.href.split("#")[0];
+    const release = document.querySelector("meta[name=release]")?.content;
+    const link = document.createElement("a");
+    Object.assign(link, { className: "headerlink", href: `#${box.id}`, textContent: "#", title: "Link to this place" });
+    const button = document.createElement("button");
+    Object.assign(button, { className: "ld-cite", type: "button", textContent: "Cite", title: "Copy a citation" });
+    button.setAttribute("aria-label", `Copy a citation of ${words}`);
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(`${words}. In: Learning Dynamics, release ${release}. ${page}#${box.id}`);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Cite"; }, 1500);
+    });
+    title.append(link, button);
+  };
   const article = () => document.querySelector("article") || document.body;
   addEventListener("load", () => {
     for (const fold of document.querySelectorAll(".bd-sidebar-primary summary")) {
       const title = fold.closest("li")?.querySelector("a")?.textContent.trim();
       fold.setAttribute("aria-label", `Chapters of ${title}`);
     }
+    for (const box of document.querySelectorAll("article div.proof[id]")) citable(box);
     const jax = window.MathJax?.startup?.promise;
     if (!jax) return;
     jax.then(() => {

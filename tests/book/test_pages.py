@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
+import io
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -22,6 +24,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 import pytest
 import yaml
 from conftest import ROOT
+from PIL import Image
 
 sys.path.insert(0, str(ROOT / "book/_ext"))
 
@@ -497,6 +500,35 @@ def test_keyboard_stops_at_links_and_folds_not_at_formulas(bench: Bench) -> None
         "(node) => !node.textContent.trim() && !node.getAttribute('aria-label')).length"
     )
     assert nameless == 0
+
+
+@needs_chromium
+def test_a_theorem_has_a_link_to_itself_and_a_citation_to_copy(bench: Bench) -> None:
+    page = bench.open(
+        f"chapters/{CHAPTERS[0]}",
+        before="navigator.clipboard.writeText = async (text) => { window.copied = text; };",
+    )
+    boxes = page.locator("article div.proof[id]")
+    assert boxes.count() == page.locator("article div.proof[id] > .admonition-title > .ld-cite").count() > 3
+    box = boxes.first
+    assert (
+        box.locator(".admonition-title > a.headerlink").get_attribute("href") == f"#{box.get_attribute('id')}"
+    )
+    box.locator(".ld-cite").click()
+    copied = page.evaluate("() => window.copied")
+    release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"Learning Dynamics, release {release}" in copied
+    assert copied.endswith(f"chapters/{CHAPTERS[0]}.html#{box.get_attribute('id')}")
+    assert f"release {release}" in page.locator("footer").last.text_content()
+
+
+@needs_chromium
+def test_without_script_code_is_legible_on_a_dark_system(bench: Bench) -> None:
+    page = bench.open("chapters/toolbox/tools_in_ten_minutes", theme="dark", script=False)
+    shot = page.locator("article div.highlight").filter(visible=True).first.screenshot()
+    with Image.open(io.BytesIO(shot)) as picture:
+        grey = sorted(picture.convert("L").getdata())
+    assert grey[len(grey) // 2] > 200 and grey[len(grey) // 200] < 90  # dark words on light ground
 
 
 LEGIBLE = """() => {

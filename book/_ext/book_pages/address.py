@@ -7,6 +7,8 @@ under `html` in `_config.yml`.
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,6 +39,21 @@ def place(app: Sphinx, config: Config) -> None:
     }
     for name, value in values.items():
         setattr(config, name, value)
+    config.html_theme_options["extra_footer"] = f"Learning Dynamics, release {release(Path(app.srcdir))}"
+
+
+def release(root: Path) -> str:
+    """Return the version that this copy of the book is, or will become."""
+    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+
+
+def name_release(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Tell the page's script the release, which a copied citation names."""
+    context["metatags"] = context.get("metatags", "") + (
+        f'<meta name="release" content="{release(Path(app.srcdir))}" />'
+    )
 
 
 def setup(app: Sphinx) -> None:
@@ -44,3 +61,4 @@ def setup(app: Sphinx) -> None:
     for extension in EXTENSIONS:
         app.setup_extension(extension)
     app.connect("config-inited", place, priority=100)
+    app.connect("html-page-context", name_release)
