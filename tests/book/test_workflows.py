@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -26,6 +27,16 @@ def test_workflows_follow_the_schema() -> None:
 def test_workflows_say_that_they_have_not_run() -> None:
     for path in (ROOT / ".github" / "workflows").glob("*.yml"):
         assert path.read_text(encoding="utf-8").startswith("# Not run yet")
+
+
+def test_actions_are_pinned_by_commit_and_only_the_deployment_may_write() -> None:
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        flow = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert flow["permissions"] == {"contents": "read"}, path.name
+        for name, job in flow["jobs"].items():
+            assert name == "deploy" or "permissions" not in job, (path.name, name)
+            used = [step["uses"] for step in job["steps"] if "uses" in step]
+            assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each) for each in used), (path.name, used)
 
 
 def test_the_pre_commit_hook_is_the_style_part_and_needs_no_network() -> None:
