@@ -713,7 +713,7 @@ ledger.check(
 # The first statement is that of {cite:t}`soudry2018implicit`, here for the flow; the constant in front is worth knowing. It depends on the data through the multipliers alone, not on the start. It is zero exactly if
 # all support vectors carry the same weight. And it says how good the theorem's bound is: $\log n$ stands where the truth is $H(p^\star)$.
 #
-# *The key step.* Look at $\rho=\theta-\hat w\log t$ in the time $s=\log t$. On the support vectors it follows the gradient flow of a convex function whose minimum has $e^{-\langle z_i,\rho\rangle}=a_i$.
+# *The key step.* Look at $\rho=\theta-\hat w\log t$ in the time $s=\log t$. On the support vectors it follows, up to what dies out, the gradient flow of the convex function $\sum_{i\in S}e^{-\langle z_i,\rho\rangle}+\langle\hat w,\rho\rangle$, whose minimum has $e^{-\langle z_i,\rho\rangle}=a_i$.
 #
 # :::{dropdown} Proof
 # 1. *The equation.* With $m_i=\langle z_i,\hat w\rangle$, equal to one on $S$ and at least $1+\delta$ elsewhere,
