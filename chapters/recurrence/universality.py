@@ -104,7 +104,7 @@ axes[3].plot(real[order], state(three, real)[order].abs(), color=blue, marker=""
 axes[3].plot(
     real[order], state(double, real)[order].abs(), color=orange, marker="", ls="--", lw=1.2, label="its twin"
 )
-axes[3].set(xlabel="eigenvalue", title="real states", yscale="log", ylim=(1e-9, None), xticks=(-1, 0, 1))
+axes[3].set(xlabel="eigenvalue", title="real states", yscale="log", ylim=(1e-9, 1e3), xticks=(-1, 0, 1))
 axes[3].legend(fontsize=8)
 axes[4].plot(roots.angle(), state(three, roots).abs(), color=blue, marker="", lw=1, label="3")
 axes[4].plot(roots.angle(), state(double, roots).abs(), color=orange, marker="", ls="--", lw=1)
@@ -230,6 +230,7 @@ def run_through(u, eigenvalues):  # the recurrence, as it stands in the definiti
     return x
 
 
+# %%
 spectrum = ring(8, 0.9, "eight", 2 * math.pi)
 u = torch.randn(8, generator=run.generator("eight inputs"), **like)
 M = recurrence.memory_matrix(spectrum, 8)
@@ -245,7 +246,8 @@ gaps = [
 ]
 conditions = [float(torch.linalg.cond(A)) for A in (M, recurrence.memory_matrix(spectrum[:4], 8, real=True))]
 
-repeated = spectrum.clone()
+# %%
+repeated = spectrum.clone()  # what breaks it: two equal eigenvalues, or a state too few
 repeated[0] = repeated[1]
 seven = torch.linalg.pinv(recurrence.memory_matrix(spectrum[:7], 8)) @ run_through(u, spectrum[:7])
 wrong = [
@@ -363,7 +365,7 @@ plt.show()
 # %% [markdown]
 # ### Counting slots
 #
-# A condition number says only that something is lost. How much is left? We count *slots*: singular values of $\bar M$ above a stated share of the largest. With the share $2^{-23}$ they are the numbers that survive when the states are kept in 32 bits. A layer with $N$ complex states has at most $2N$
+# A condition number says only that something is lost. How much is left? We count *slots*: singular values of $\bar M$ above a stated share of the largest. With the share $2^{-23}$ (the rounding of 32-bit numbers) they are the numbers that survive when the states are kept in 32 bits. A layer with $N$ complex states has at most $2N$
 # slots, and at most $T$. Beside rings and disk we take S4D-Lin, the start of the state space models of the last chapter, with step $.001$, and the *half roots*, which are the subject of the next section.
 
 # %%
@@ -609,7 +611,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# Even the lower half does not return in full from the disk; it returns better than the upper half, and that is what the source's picture says. With 8 bits the ring, too, loses most of the digit, and the half roots are off by a few thousandths.
+# Even the lower half does not return in full from the disk; it returns better than the upper half, and that is what the source's picture says. With 8 bits the ring, too, loses most of the digit, and the half roots are off by two thousandths.
 #
 # The next panel reads a digit back from the $K$ half roots of lowest angle, $\hat u=\frac2T\bar M_K^\top\bar x$, which is the image of least norm that has this state. Predict first: does a 3 with $K=40$ modes, 80 numbers, look like a 3?
 #
@@ -800,6 +802,7 @@ def left_over(eigenvalues):  # what the best linear decoder leaves of each test 
     return (test - test @ code.mT @ best[1]).square().sum(-1) / test.square().sum(-1).mean()
 
 
+# %%
 numbers = [max(2, T // 2 // k) for k in (24, 12, 6, 3)]  # complex states
 shuffled = roots[torch.randperm(len(roots), generator=run.generator("order"))]
 codes = {
@@ -900,31 +903,12 @@ ledger.check(
 
 
 # %%
-def read_out(width, eigenvalues, clock, target, seed, sequences=2000):
-    """Largest error on fresh inputs of a network with random hidden weights, for all positions."""
-    source = run.generator("read-out", seed)
-
-    def features(u):
-        x = recurrence.linear_recurrence(
-            eigenvalues, u[..., None].expand(*u.shape, len(eigenvalues)) + 0j, stable=False
-        )
-        s = (1 - 0.9 ** (1 + torch.arange(u.shape[1], **like))) / (1 - 0.9)
-        s = s.expand(len(u), -1)[..., None]
-        return torch.cat([x.real, x.imag, s if clock else 0 * s], -1).flatten(0, 1)
-
-    def hidden(h):
-        h = (h - center) @ whiten
-        return torch.cat([torch.relu(h @ W + b), h, torch.ones(len(h), 1, **like)], 1)
-
-    u = 2 * torch.rand(sequences, 4, generator=source, **like) - 1
-    fresh = torch.cat([2 * torch.rand(1000, 4, generator=source, **like) - 1, witnesses])
-    h = features(u)
-    center, whiten = h.mean(0), torch.linalg.pinv(torch.linalg.cholesky(torch.cov(h.T) + 1e-9 * eye(h))).T
-    W = 1.5 * torch.randn(h.shape[1], width, generator=source, **like) / math.sqrt(h.shape[1])
-    b = 4 * torch.rand(width, generator=source, **like) - 2
-    Z = hidden(h)
-    last = torch.linalg.solve(Z.mT @ Z + 1e-6 * eye(Z), Z.mT @ target(u).flatten())
-    return float((hidden(features(fresh)) @ last - target(fresh).flatten()).abs().max())
+def with_clock(u, eigenvalues, clock=True):  # states and clock at all positions
+    inputs = u[..., None].expand(*u.shape, len(eigenvalues)) + 0j
+    x = recurrence.linear_recurrence(eigenvalues, inputs, stable=False)
+    s = (1 - 0.9 ** (1 + torch.arange(u.shape[1], **like))) / (1 - 0.9)
+    s = s.expand(len(u), -1)[..., None]
+    return torch.cat([x.real, x.imag, s if clock else 0 * s], -1).flatten(0, 1)
 
 
 def eye(matrix):
@@ -943,6 +927,29 @@ def jump(u):
     return torch.sign(u[:, :1] * u)
 
 
+# %%
+def read_out(width, eigenvalues, clock, target, seed, sequences=2000):
+    """Largest error on fresh inputs of a network with random hidden weights, for all positions."""
+    source = run.generator("read-out", seed)
+    u = 2 * torch.rand(sequences, 4, generator=source, **like) - 1
+    fresh = torch.cat([2 * torch.rand(1000, 4, generator=source, **like) - 1, witnesses])
+    h = with_clock(u, eigenvalues, clock)
+    middle, covariance = h.mean(0), torch.cov(h.T) + 1e-9 * eye(h)
+    whiten = torch.linalg.pinv(torch.linalg.cholesky(covariance)).T
+    W = 1.5 * torch.randn(h.shape[1], width, generator=source, **like) / math.sqrt(h.shape[1])
+    b = 4 * torch.rand(width, generator=source, **like) - 2
+
+    def hidden(h):
+        h = (h - middle) @ whiten
+        return torch.cat([torch.relu(h @ W + b), h, torch.ones(len(h), 1, **like)], 1)
+
+    Z = hidden(h)
+    last = torch.linalg.solve(Z.mT @ Z + 1e-6 * eye(Z), Z.mT @ target(u).flatten())
+    forecast = hidden(with_clock(fresh, eigenvalues, clock)) @ last
+    return float((forecast - target(fresh).flatten()).abs().max())
+
+
+# %%
 widths, tries = run.pick(smoke=[16, 64], book=[16, 64, 256, 1024], paper=[16, 64, 256, 1024, 4096]), range(3)
 sup = {
     "two states and a clock": [[read_out(w, two, True, product, k) for w in widths] for k in tries],
@@ -987,7 +994,7 @@ plt.show()
 # \dot a=a\,(1-b+u),\qquad\dot b=b\,(a-1),\qquad a(0)=b(0)=1,
 # $$
 #
-# with $u$ a sum of three sine waves of random frequency and of amplitude up to $.1$, $200$ steps of length $.1$. The layer has 64 states with radius in $[.95,.999]$ and angles below $\pi/10$, and a clock; the network has two hidden layers of 128. It is trained on 1,000 sequences and tested on 100.
+# with $u$ a sum of three sine waves of random frequency and of amplitude up to $.1$, $200$ steps of length $.1$. The layer has 64 states with radius in $[.95,.999]$ and angles below $\pi/10$, and a clock; the network has two hidden layers of 128. It is trained on 1,000 sequences and tested on 100. The table and the picture follow the check.
 
 # %%
 positions, apart = run.pick(smoke=40, book=200, paper=200), 0.1
@@ -1015,6 +1022,7 @@ def hares_and_foxes(u, stages=4):  # Runge-Kutta; the control is constant over e
     return torch.stack(path).permute(2, 0, 1)  # (sequences, positions, 2)
 
 
+# %%
 known, sequences = run.pick(smoke=60, book=1000, paper=4000), run.pick(smoke=70, book=1100, paper=4400)
 u = controls(sequences, run.generator("controls"))
 animals = hares_and_foxes(u)
