@@ -923,40 +923,100 @@ ledger.check(
 )
 
 # %% [markdown]
-# With this the layer is complete. One pass, written out, against the library's:
+# ## The whole layer
+#
+# :::{admonition} The linear recurrent unit
+# $$
+# \begin{aligned}
+# \lambda&=\exp(-e^{a}+ie^{c}),\\
+# x_j&=\lambda\odot x_{j-1}+\gamma\odot(Bu_j),\\
+# y_j&=\mathrm{Re}(Cx_j)+D\odot u_j
+# \end{aligned}
+# $$ (eq-lru-unit)
+#
+# with $N$ states, complex $B$ and $C$, and real $a,c,\log\gamma$ $(N)$ and $D$; the circled dot multiplies entry by entry. All are
+# trained. At the start $\lambda$ is uniform on a ring ({eq}`eq-lru-ring`) and $\gamma=\sqrt{1-|\lambda|^2}$.
+# :::
+#
+# Nothing is left out of the following class but speed: it runs the loop, where the library takes the scan of the section after next.
+
 
 # %%
-unit_here = recurrence.LinearRecurrentUnit(
+class LRU(torch.nn.Module):
+    def __init__(self, width, states, r_min=0.9, r_max=0.999, max_phase=2 * math.pi, source=None):
+        super().__init__()
+        area, turn = torch.rand(2, states, generator=source)
+        nu = -0.5 * torch.log(area * (r_max**2 - r_min**2) + r_min**2)
+        start = {
+            "a": nu.log(),
+            "c": (max_phase * turn).log(),
+            "log_gamma": 0.5 * torch.log(1 - torch.exp(-2 * nu)),
+            "B": torch.randn(states, width, 2, generator=source) / math.sqrt(2 * width),
+            "C": torch.randn(width, states, 2, generator=source) / math.sqrt(2 * states),
+            "D": torch.randn(width, generator=source),
+        }
+        for name, value in start.items():
+            self.register_parameter(name, torch.nn.Parameter(value))
+
+    def forward(self, u):  # (batch, T, width)
+        lam = torch.exp(torch.complex(-self.a.exp(), self.c.exp()))
+        B, C = torch.view_as_complex(self.B), torch.view_as_complex(self.C)
+        driven = self.log_gamma.exp() * (u.to(B.dtype) @ B.T)
+        x, outputs = torch.zeros_like(driven[:, 0]), []
+        for j in range(u.shape[1]):
+            x = lam * x + driven[:, j]
+            outputs.append((x @ C.T).real + self.D * u[:, j])
+        return torch.stack(outputs, 1)
+
+
+# %% [markdown]
+# It can be trained on the spot. The task is to say at every time what the input was twenty steps ago. The error is counted
+# in units of that of the answer zero, and after 200 steps of Adam it is below one half. Change `r_max` to 0.5 and the
+# layer forgets within a few steps: the error stays near one.
+
+# %%
+learner = LRU(1, 32, source=run.generator("learner"))
+optimizer = torch.optim.Adam(learner.parameters(), lr=0.01)
+recall_errors, stream = [], run.generator("recall")
+for _ in range(run.pick(smoke=2, book=200, paper=200)):
+    u = torch.randn(16, 60, 1, generator=stream)
+    goal = torch.cat([torch.zeros(16, 20, 1), u[:, :-20]], 1)
+    error = (learner(u) - goal).square().mean()
+    optimizer.zero_grad()
+    error.backward()
+    optimizer.step()
+    recall_errors.append(float(error) / (40 / 60))  # an answer of zero has the error one
+assert run.scale == "smoke" or recall_errors[-1] < 0.5
+
+# %% [markdown]
+# The library's layer has the same parameters under other names (`first`, `second` for $a$, $c$; a leading axis of $C$ for a
+# second direction). Copy them, and the outputs agree.
+
+# %%
+library = recurrence.LinearRecurrentUnit(
     3, 8, r_min=0.5, r_max=0.99, generator=run.generator("one-unit")
 ).double()
-a, c, log_gamma = unit_here.first, unit_here.second, unit_here.log_gamma
-B, C = torch.view_as_complex(unit_here.B), torch.view_as_complex(unit_here.C[0])
-u = torch.randn(50, 3, generator=run.generator("one-pass"), **like)
-
-lam = torch.exp(-a.exp() + 1j * c.exp())  # stable chart; phases as exponentials too
-x, outputs = torch.zeros(8, dtype=lam.dtype), []
-for j in range(50):
-    x = lam * x + log_gamma.exp() * (B @ u[j].to(lam.dtype))
-    outputs.append((C @ x).real + unit_here.D * u[j])
-
-assert torch.allclose(torch.stack(outputs), unit_here(u))
-
+written = LRU(3, 8).double()
+with torch.no_grad():
+    for name, value in zip(
+        "a c log_gamma B C D".split(),
+        (library.first, library.second, library.log_gamma, library.B, library.C[0], library.D),
+        strict=True,
+    ):
+        getattr(written, name).copy_(value)
+u = torch.randn(1, 50, 3, generator=run.generator("one-pass"), **like)
+difference = (written(u) - library(u)).detach().abs()
+with torch.no_grad():
+    written.log_gamma.zero_()
+without_gamma = (written(u) - library(u)).detach().abs()
 
 # %% tags=["hide-input"]
-def without(gamma):
-    x, outputs = torch.zeros(8, dtype=lam.dtype), []
-    for j in range(50):
-        x = lam * x + gamma * (B @ u[j].to(lam.dtype))
-        outputs.append((C @ x).real + unit_here.D * u[j])
-    return torch.stack(outputs).detach()
-
-
 ledger.check(
     "thesis:alg-lru",
-    "The library's unit is the pass written out above",
-    measured=(torch.stack(outputs) - unit_here(u)).detach().abs(),
+    "The library's unit is the class written out above",
+    measured=difference,
     criterion=identity("|y_library − y_written|", size=10),
-    control=control("γ left out", (without(torch.ones(8, **like)) - unit_here(u).detach()).abs().amax(0)),
+    control=control("γ left out", without_gamma.amax((0, 1))),
     expected="holds",
 )
 
@@ -1003,7 +1063,8 @@ ledger.check(
 # A toy shows it. Each sequence is noise of unit variance with a weak half wave of a sine in it, up or down, over the
 # whole length; the sign is to be told. One layer reads the sequence, a small network reads its last state, everything is
 # trained by Adam. This stands in for the source's PathX task, whose features are as long as the input, and which takes 29
-# GPU hours a run.
+# GPU hours a run. The source needs both there, small phases *and* the normalizer. The toy needs only the first: the figure shows
+# all four combinations, and without $\gamma$ small phases do as well. What $\gamma$ changes here is the loss at the start.
 
 
 # %% tags=["hide-input"]
@@ -1062,10 +1123,22 @@ settings = {
 }
 found = {name: slow_wave(*setting) for name, setting in settings.items()}
 no_wave = {name: slow_wave(*settings[name], height=0.0)[0] for name in ("all phases, γ", "phases to π/50, γ")}
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Small phases find the slow wave, with the normalizer and without it.** Test accuracy after training, one dot a seed, for the four combinations of phases and normalizer; bars: means. With all phases some seeds find the wave too, and most do not. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-wave"}, "image": {"alt": "Four columns of dots. The two with all phases are spread from one half upwards; the two with small phases lie near one."}}
+fig, ax = figures.subplots(size=(6.4, 3.4))
+for i, accuracy in enumerate(found.values()):
+    ax.plot(i + np.linspace(-0.15, 0.15, len(accuracy[0])), accuracy[0], "o", color=blue, ms=4)
+    ax.plot([i - 0.25, i + 0.25], [accuracy[0].mean()] * 2, color=COLORS["ink"], marker="")
+figures.line_control(ax, np.array([-0.4, 3.4]), np.array([0.5, 0.5]), label="guessing")
+ax.set_xticks(range(4), found)
+ax.set(ylabel="test accuracy", ylim=(0.4, 1.02))
+ax.legend(fontsize=8, loc="lower right")
+plt.show()
+
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-small-phase",
-    "With γ, small initial phases find a slow wave that all phases miss",
+    "With γ, small initial phases find a slow wave that most starts with all phases miss",
     measured=found["phases to π/50, γ"][0] - found["all phases, γ"][0],
     criterion=confident("test accuracy, phases to π/50 − all phases", at_least=0.05),
     control=control("noise without a wave in it", no_wave["phases to π/50, γ"] - no_wave["all phases, γ"]),
@@ -1094,7 +1167,7 @@ ledger.out_of_reach(
     needs="29 A100 hours a run and the PathX set",
     command="python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data PATHX.npz "
     "--width 128 --states 256 --depth 6 --steps 250000 --bidirectional --seeds 1 --part phases --device cuda --minutes 6",
-    stand_in="thesis:claim-small-phase",
+    stand_in="thesis:claim-small-phase, for the phases; the toy does not need γ",
 )
 
 # %% [markdown]
@@ -1427,9 +1500,25 @@ ledger.out_of_reach(
 # $x(\Delta)=e^{\Delta\tilde a}x(0)+\frac{e^{\Delta\tilde a}-1}{\tilde a}c$. For $\tilde a=0$ the factor is its limit, $\Delta$. $\square$
 # :::
 
+# %%
+rates, time_step = (
+    torch.complex(torch.full((6,), -0.5, **like), math.pi * torch.arange(6, **like)),
+    0.1,
+)  # S4D-Lin
+levels = torch.randn(30, generator=run.generator("held"), **like)  # the inputs, one a sample
+zoh = torch.exp(time_step * rates)
+hold_gain = (zoh - 1) / rates
+x, sampled = torch.zeros(6, dtype=rates.dtype), []
+for level in levels:
+    x = zoh * x + hold_gain * level
+    sampled.append(x)
+sampled = torch.stack(sampled)
+for mine, theirs in zip(
+    (zoh, hold_gain), recurrence.discretize(recurrence.s4d_lin(6), time_step), strict=True
+):
+    assert torch.allclose(mine, theirs)
+
 # %% tags=["hide-input"]
-rates, time_step = recurrence.s4d_lin(6), 0.1
-levels = torch.randn(30, generator=run.generator("held"), **like)
 
 
 def integrated(shape):  # states at the sample times, by an integrator that knows nothing of the formula
@@ -1455,10 +1544,6 @@ def held(j, t):
 def interpolated(j, t):  # from the last level to this one along a line
     before = float(levels[j - 1]) if j else 0.0
     return before + (float(levels[j]) - before) * t / time_step
-
-
-zoh, hold_gain = recurrence.discretize(rates, time_step)
-sampled = recurrence.linear_recurrence(zoh, hold_gain * levels[:, None])
 
 
 def off_sampled(states):
@@ -1602,10 +1687,10 @@ def final(task, rung):  # (seeds,), percent
     return 100 * torch.tensor(kept_rung(task, rung))[:, -1]
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Going diagonal pays on digits and on lists; the start near the circle pays on digits and costs on lists.** Test accuracy on three tasks, mean over seeds with 95% intervals (kept results, one CPU thread). The normalizer adds nothing on digits and wins back a part on lists; on appliances only the linear dense network stands out, by failing. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-ladder"}, "image": {"alt": "Three panels with nine points each and error bars, one for each rung from relu to the linear recurrent unit and S4D."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Going diagonal pays on digits and on lists; what five seeds say about the later rungs is a direction, not a verdict.** Test accuracy on three tasks, mean over seeds with 99.9 % intervals (kept results, one CPU thread; five seeds, three on the appliances). On average the start near the circle gains on digits and costs on lists; the linear dense network starts with an eigenvalue outside the circle and is behind everywhere. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-ladder"}, "image": {"alt": "Three panels with nine points each and error bars, one for each rung from relu to the linear recurrent unit and S4D."}}
 fig, axes = figures.subplots(3, 1, size=(6.4, 7.2), sharex=True)
 for ax, (task, title) in zip(axes, shown.items(), strict=True):
-    spans = [statistics.mean_interval(final(task, rung), 0.95) for rung in rungs]
+    spans = [statistics.mean_interval(final(task, rung)) for rung in rungs]
     centre = np.array([s.estimate for s in spans])
     bars = np.array([[s.estimate - s.low, s.high - s.estimate] for s in spans]).T
     ax.errorbar(range(len(rungs)), centre, yerr=bars, fmt="o", color=blue, capsize=3)
@@ -1635,7 +1720,8 @@ figures.numbers(
 # The source's own ladder, on the Long Range Arena with six blocks, takes one to thirty hours a run on an A100, and its data
 # cannot be had here. Its numbers, from colour images and from longer lists, stand beside ours for the direction of each
 # step, not for the size. The three rows on lists below were written after the runs had been seen: they record what was
-# found, and do not test a prediction.
+# found, and do not test a prediction. An interval counts here at 99.9 %, which for five seeds is 8.6 standard errors
+# to each side: only the two large steps of "diagonal" pass it, and a row that says *partly* has a mean on the stated side and too few seeds.
 
 
 # %% tags=["hide-input"]
@@ -1644,7 +1730,7 @@ def step_up(task, before, after):  # points gained, paired over seeds
 
 
 def spread(gained):
-    span = statistics.mean_interval(gained, 0.95)
+    span = statistics.mean_interval(gained)
     return round(span.low, 1), round(span.high, 1)
 
 
@@ -1672,15 +1758,67 @@ for task, where, column in (("pixel-mnist", "digits", 3), ("listops", "lists", 4
         rows.append((f"{step[0]}, {where}", step[column], span, same_side(step[column], span)))
 figures.comparison(
     rows,
-    criterion="the 95% interval of the points gained here lies on the source's side of zero",
+    criterion="the 99.9 % interval of the points gained here lies on the source's side of zero",
     run=run,
     name="ladder",
 )
 
+# %% [markdown]
+# The loop that trains a rung is the usual one. Here it makes the first steps of the last rung with a batch of 32; the kept runs do
+# the same with all seeds stacked. Parameters of the recurrence get a quarter of the rate and no weight decay, since decay pulls
+# $a$ to zero, which is a radius of $e^{-1}$, and $\gamma$ to one.
+
+# %%
+digits = tasks.load_task("pixel-mnist")
+images, labels = digits.train
+source, rate = run.generator("rung"), ladder.LEARNING_RATES[1]
+network = recurrence.SequenceModel(
+    1, 24, 10, 2, lambda: recurrence.LinearRecurrentUnit(24, 32, r_min=0.9, r_max=0.999, generator=source)
+)
+optimizer = torch.optim.AdamW(recurrence.parameter_groups(network, learning_rate=rate))
+schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, recurrence.warmup_cosine(600))
+for rows, _ in zip(
+    ensembles.drawn(len(images), 32, source), range(run.pick(smoke=1, book=10, paper=600)), strict=False
+):
+    loss = torch.nn.functional.cross_entropy(network(images[rows]), labels[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+assert loss.isfinite()
+
+# %% [markdown]
+# **Why is the dense linear rung so far behind?** Its start has an eigenvalue outside the circle, and a sequence has 196 steps. The
+# first loss of that start is above a million, where guessing costs $\ln10\approx2.3$. The following cell makes the first steps of the kept schedule
+# again, from the same start with its two state matrices divided by their spectral radius.
+
+# %%
+first_steps = run.pick(smoke=1, book=120, paper=600)
+scaled = ladder.train("linear-radius-1", digits, [0], learning_rate=rate, steps=first_steps)
+early = {
+    "as drawn": torch.tensor(kept_rung("pixel-mnist", "linear", "loss"))[0, :first_steps],
+    "radius one": scaled.loss[0],
+}
+assert early["as drawn"][0] > 1e6 > 10 > early["radius one"][0]  # the first loss, before any training
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Divided by its spectral radius, the dense linear start learns from the first steps on.** Training loss of one seed over the first 120 of 600 steps at rate 0.008. What breaks it (dashed): the start as drawn, whose largest eigenvalue lies outside the circle.", "name": "fig-linear-recurrent-units-radius-one"}, "image": {"alt": "A dashed curve falls from a hundred million to about two; a solid one stays near two and falls slowly."}}
+fig, ax = figures.subplots(size=(6.4, 3.4))
+counted_steps = np.arange(1, first_steps + 1)
+ax.plot(counted_steps, early["radius one"], color=blue, marker="", label="radius one")
+figures.line_control(ax, counted_steps, early["as drawn"].numpy(), label="as drawn")
+ax.set(xlabel="step", ylabel="training loss", yscale="log")
+ax.legend(fontsize=8)
+plt.show()
+
+# %% [markdown]
+# So the gain of "cartesian over linear" below is in part the gain of a start inside the circle, and the ladder's first step does not
+# test what linearity costs. A second limit: on digits every rung chose the larger of its two rates, so a larger one might have been better still for some of them. The full
+# run of the dense rung from radius one is `python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task pixel-mnist --part dense-radius`.
+
 # %% tags=["hide-input"]
 again = ladder.train(
     "lru",
-    tasks.load_task("pixel-mnist"),
+    digits,
     [0],
     learning_rate=ladder.LEARNING_RATES[int(kept_rung("pixel-mnist", "lru", "chosen"))],
     steps=run.pick(smoke=1, book=15, paper=30),
@@ -1692,7 +1830,7 @@ ledger.check(
     "thesis:beyond-ladder-diagonal",
     "On digits the diagonal recurrence gains more than five points over the dense linear one",
     measured=step_up("pixel-mnist", "linear", "cartesian"),
-    criterion=confident("accuracy cartesian − linear (points)", at_least=5.0, level=0.95),
+    criterion=confident("accuracy cartesian − linear (points)", at_least=5.0),
     control=control(
         "a change of chart only, exponential − cartesian", step_up("pixel-mnist", "cartesian", "exponential")
     ),
@@ -1704,46 +1842,48 @@ ledger.check(
     "thesis:beyond-ladder-ring",
     "On digits a start near the circle gains over the disk",
     measured=step_up("pixel-mnist", "stable", "ring"),
-    criterion=confident("accuracy ring − stable (points)", at_least=1.0, level=0.95),
+    criterion=confident("accuracy ring − stable (points)", at_least=1.0),
     control=control("the normalizer on top, lru − ring", step_up("pixel-mnist", "ring", "lru")),
     claim="experiment",
-    expected="reproduced",
+    expected="partly",
+    reason="Five seeds leave the 99.9 % interval on both sides of the bound, and of zero.",
 )
 ledger.check(
     "thesis:beyond-ladder-final",
     "On digits the LRU is not more than two points behind S4D-Lin",
     measured=step_up("pixel-mnist", "s4d-lin", "lru"),
-    criterion=confident("accuracy lru − s4d-lin (points)", at_least=-2.0, level=0.95),
+    criterion=confident("accuracy lru − s4d-lin (points)", at_least=-2.0),
     control=control(
         "a start inside radius 0.9 in its place", step_up("pixel-mnist", "s4d-lin", "stable-0-9")
     ),
     claim="experiment",
-    expected="reproduced",
+    expected="partly",
+    reason="Five seeds leave the 99.9 % interval on both sides of the bound, and of zero.",
 )
 # %% tags=["hide-input"]
-for id, statement, before, after, bound, broken in (
-    ("diagonal", "On lists the diagonal recurrence gains over the dense linear one", "linear", "cartesian", {"at_least": 1.0}, ("a change of chart only", "listops", "cartesian", "exponential")),
-    ("ring", "On lists a start near the circle costs accuracy", "stable", "ring", {"at_most": -1.0}, ("the same step on digits", "pixel-mnist", "stable", "ring")),
-    ("normalizer", "On lists the normalizer gains", "ring", "lru", {"at_least": 1.0}, ("the same step on digits", "pixel-mnist", "ring", "lru")),
-):  # fmt: skip
-    ledger.check(
-        f"thesis:beyond-lists-{id}",
-        statement,
-        measured=step_up("listops", before, after),
-        criterion=confident(f"accuracy {after} − {before} (points)", **bound, level=0.95),
-        control=control(broken[0], step_up(*broken[1:])),
-        claim="experiment",
-        expected="reproduced",
-    )
+unsettled = {
+    "expected": "partly",
+    "reason": "Five seeds leave the 99.9 % interval on both sides of the bound, and of zero.",
+}
+gains = {
+    "at least one": confident("points gained", at_least=1.0),
+    "a loss": confident("points gained", at_most=-1.0),
+}
+ledger.check_each(
+    ("thesis:beyond-lists-diagonal", "On lists the diagonal recurrence gains over the dense linear one", step_up("listops", "linear", "cartesian"), control("a change of chart only", step_up("listops", "cartesian", "exponential")), {"criterion": gains["at least one"], "expected": "reproduced"}),
+    ("thesis:beyond-lists-ring", "On lists a start near the circle costs accuracy", step_up("listops", "stable", "ring"), control("the same step on digits", step_up("pixel-mnist", "stable", "ring")), {"criterion": gains["a loss"], **unsettled}),
+    ("thesis:beyond-lists-normalizer", "On lists the normalizer gains", step_up("listops", "ring", "lru"), control("the same step on digits", step_up("pixel-mnist", "ring", "lru")), {"criterion": gains["at least one"], **unsettled}),
+    claim="experiment",
+)  # fmt: skip
 ledger.check(
     "thesis:beyond-ladder-nonlinearity",
     "On digits the linear dense network is ahead of the relu one",
     measured=step_up("pixel-mnist", "relu", "linear"),
-    criterion=confident("accuracy linear − relu (points)", at_least=1.0, level=0.95),
+    criterion=confident("accuracy linear − relu (points)", at_least=1.0),
     control=control("the tanh network in its place", step_up("pixel-mnist", "relu", "tanh")),
     claim="experiment",
     expected="not reproduced",
-    reason="In 600 steps the linear dense network learns less than the relu one here; only without mixing does linearity pay.",
+    reason="The linear dense network learns less than the relu one, from a start that explodes: its first loss is above a million, and a start divided by its spectral radius has no such loss. So this row does not test linearity.",
 )
 
 # %% [markdown]
@@ -1772,7 +1912,7 @@ for id, statement, hours, part, stand_in in (
 # **What can be left out?** Four smaller claims of the source can be put to the same test on digits: that a normalizer
 # computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
 # costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
-# Five seeds left the first of them open at our margin of two points; it is judged on twenty others. The two rows about
+# The first is judged on twenty seeds, the others on five, which leave them open at the margin of two points. The two rows about
 # what *gains* were written after the runs had been seen.
 #
 # :::{admonition} Predict first
@@ -1781,13 +1921,13 @@ for id, statement, hours, part, stand_in in (
 # are then ten to a thousand times larger. Does the accuracy fall?
 #
 # ```{dropdown} Answer
-# It rises, on this task and in this many steps. A likely reason, not tested here: $B$ is trained at a quarter of the rate
+# On average it rises, by about five points over five seeds, on this task and in this many steps. A likely reason, not tested here: $B$ is trained at a quarter of the rate
 # and starts at the same size, so a small gain keeps the recurrence quiet for long beside the direct path $Du_j$. A
 # normalizer that is right at the start need not be right for learning.
 # ```
 # :::
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On digits a start beyond radius 0.9 pays in the stable chart, and S4D does best without its input gain.** Test accuracy, mean over five seeds with 95% intervals (kept results, one CPU thread). Above: against the outer radius $r_{\\max}$ of the start. Below: the unit with a trained and a recomputed normalizer; S4D as it is, with $\\Delta$ in place of $g$, with a second $\\Delta$, with the rates of S4D-Inv, and with no $g$ at all. What should break it (dashed): the exponential chart, which the source saw losing beyond 0.9; here it gains too.", "name": "fig-linear-recurrent-units-variants"}, "image": {"alt": "Above, two rising lines of four points with error bars, the dashed one higher. Below, seven points with error bars; six are near ninety percent, the last is at ninety-five."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On average a start beyond radius 0.9 pays on digits in both charts, and S4D does best without its input gain; five seeds do not settle it.** Test accuracy, mean over five seeds with 99.9 % intervals (kept results, one CPU thread). Above: against the outer radius $r_{\\max}$ of the start. Below: the unit with a trained and a recomputed normalizer; S4D as it is, with $\\Delta$ in place of $g$, with a second $\\Delta$, with the rates of S4D-Inv, and with no $g$ at all. What should break it (dashed): the exponential chart, which the source saw losing beyond 0.9; here it gains too.", "name": "fig-linear-recurrent-units-variants"}, "image": {"alt": "Above, two rising lines of four points with error bars, the dashed one higher. Below, seven points with error bars; six are near ninety percent, the last is at ninety-five."}}
 outer_radii = {"0.9": "0-9", "0.99": "0-99", "0.999": "0-999", "1": None}
 variants = ("lru", "lru-recomputed", "s4d-lin", "s4d-euler", "s4d-untied", "s4d-inv", "s4d-unscaled")
 
@@ -1796,8 +1936,8 @@ def at_radius(chart, name):  # (seeds,), percent
     return final("pixel-mnist", chart if name is None else f"{chart}-{name}")
 
 
-def bars_of(samples):  # centres and half widths of 95% intervals
-    spans = [statistics.mean_interval(sample, 0.95) for sample in samples]
+def bars_of(samples):  # centres and half widths of 99.9 % intervals
+    spans = [statistics.mean_interval(sample) for sample in samples]
     return [s.estimate for s in spans], [s.estimate - s.low for s in spans]
 
 
@@ -1825,49 +1965,44 @@ fresh = {  # the seeds that no other part has seen
     for rung in ("lru", "lru_recomputed")
 }
 small_radius = ("a start inside radius 0.9 in its place", step_up("pixel-mnist", "s4d-lin", "stable-0-9"))
-for id, statement, gained, difference, broken in (
-    ("gamma-recomputed", "On digits a recomputed normalizer is not two points behind a trained one", fresh["lru_recomputed"] - fresh["lru"], "recomputed − trained", ("neither ring nor normalizer", step_up("pixel-mnist", "lru", "stable"))),
-    ("simplified-input-matrix", "On digits S4D with Δ in place of g is not two points behind", step_up("pixel-mnist", "s4d-lin", "s4d-euler"), "Δ − g", small_radius),
-    ("untied-step", "On digits S4D with a second step for the input is not two points behind", step_up("pixel-mnist", "s4d-lin", "s4d-untied"), "untied − tied", small_radius),
-):  # fmt: skip
-    ledger.check(
-        f"thesis:exp-{id}",
-        statement,
-        measured=gained,
-        criterion=confident(f"accuracy {difference} (points)", at_least=-2.0, level=0.95),
-        control=control(*broken),
-        claim="experiment",
-        expected="reproduced",
-    )
+ledger.check_each(
+    ("thesis:exp-gamma-recomputed", "On digits a recomputed normalizer is not two points behind a trained one", fresh["lru_recomputed"] - fresh["lru"], control("neither ring nor normalizer", step_up("pixel-mnist", "lru", "stable")), {"expected": "reproduced"}),
+    ("thesis:exp-simplified-input-matrix", "On digits S4D with Δ in place of g is not two points behind", step_up("pixel-mnist", "s4d-lin", "s4d-euler"), control(*small_radius), unsettled),
+    ("thesis:exp-untied-step", "On digits S4D with a second step for the input is not two points behind", step_up("pixel-mnist", "s4d-lin", "s4d-untied"), control(*small_radius), unsettled),
+    criterion=confident("points gained by the change", at_least=-2.0),
+    claim="experiment",
+)  # fmt: skip
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:exp-ring-radius-sweep",
     "On digits the exponential chart loses by radii beyond 0.9",
     measured=at_radius("exponential", "0-99") - at_radius("exponential", "0-9"),
-    criterion=confident("accuracy r_max 0.99 − 0.9 (points)", at_most=0.0, level=0.95),
+    criterion=confident("accuracy r_max 0.99 − 0.9 (points)", at_most=0.0),
     control=control("the stable chart", at_radius("stable", "0-99") - at_radius("stable", "0-9")),
     claim="experiment",
     expected="not reproduced",
-    reason="On 196 pixels in two blocks both charts gain; the source saw the loss on 1,024 pixels in six blocks.",
+    reason="On 196 pixels in two blocks both charts gain on average, though at 99.9 % the interval of five seeds includes zero; the source saw the loss on 1,024 pixels in six blocks.",
 )
 ledger.check(
     "thesis:beyond-radius-stable",
     "On digits the stable chart gains from radius 0.9 to 0.99",
     measured=at_radius("stable", "0-99") - at_radius("stable", "0-9"),
-    criterion=confident("accuracy r_max 0.99 − 0.9 (points)", at_least=1.0, level=0.95),
+    criterion=confident("accuracy r_max 0.99 − 0.9 (points)", at_least=1.0),
     control=control("from 0.999 to 1", at_radius("stable", None) - at_radius("stable", "0-999")),
     claim="experiment",
-    expected="reproduced",
+    expected="partly",
+    reason="Five seeds leave the 99.9 % interval on both sides of the bound, and of zero.",
 )
 ledger.check(
     "thesis:beyond-unscaled",
     "On digits S4D gains when the input gain is left out",
     measured=step_up("pixel-mnist", "s4d-lin", "s4d-unscaled"),
-    criterion=confident("accuracy without g − with g (points)", at_least=1.0, level=0.95),
+    criterion=confident("accuracy without g − with g (points)", at_least=1.0),
     control=control("Δ in place of g", step_up("pixel-mnist", "s4d-lin", "s4d-euler")),
     claim="experiment",
-    expected="reproduced",
+    expected="partly",
+    reason="Five seeds leave the 99.9 % interval on both sides of the bound, though above zero.",
 )
 
 # %% [markdown]
@@ -1950,23 +2085,23 @@ ledger.check(
     "thesis:claim-learn-kernel",
     "With the better rate for each seed the linear layer ends lower",
     measured=tanh_over_linear(kernel_runs).log(),
-    criterion=confident("ln(error tanh/error linear)", at_least=0.0, level=0.95),
+    criterion=confident("ln(error tanh/error linear)", at_least=0.0),
     control=control(
         "the linear layer after a tenth of the steps", (best_of(kernel_runs, "tanh") / early).log()
     ),
     claim="experiment",
     expected="not reproduced",
-    reason="The mean over twelve seeds is on the wrong side and its interval is wide: the linear layer is far ahead or far behind, by its start.",
+    reason="The mean over twelve seeds is on the wrong side, with zero inside its 99.9 % interval: the linear layer is far ahead or far behind, by its start.",
 )
 ledger.check(
     "thesis:beyond-kernel-stable-start",
     "With every start scaled to radius 0.95 the linear layer ends lower",
     measured=tanh_over_linear(stable_runs).log(),
-    criterion=confident("ln(error tanh/error linear)", at_least=0.0, level=0.95),
+    criterion=confident("ln(error tanh/error linear)", at_least=0.0),
     control=control("the start as drawn", tanh_over_linear(kernel_runs).log()),
     claim="experiment",
     expected="partly",
-    reason="The interval over twelve seeds excludes zero, but one seed far behind leaves the mean less than three standard errors from it.",
+    reason="The mean over twelve seeds is on the right side, but one seed far behind leaves zero inside the 99.9 % interval.",
 )
 
 # %% [markdown]

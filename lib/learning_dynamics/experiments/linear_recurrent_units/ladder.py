@@ -3,7 +3,7 @@
     python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task pixel-mnist --part diagonal
     python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task acsf1 --part dense --data FOLDER
 
-Every rung is trained with the learning rate, out of two, that did best on held-out training data with a seed of its
+Every rung is trained with the learning rate, out of two or three, that did best on held-out training data with a seed of its
 own; then with all seeds at once. With `--minutes 6` a run stops in time with exit status 75, and the same command goes
 on where it was.
 """
@@ -42,6 +42,9 @@ from learning_dynamics.runs import Run
 
 CHAPTER = "recurrence/linear_recurrent_units"
 LEARNING_RATES = (2e-3, 8e-3)
+WIDER_RATES = (2e-3, 8e-3, 3.2e-2)
+"""The rates of the rungs in `WIDER`, whose best is meant to lie inside the grid."""
+WIDER = ("linear-radius-1",)
 RING = {"r_min": 0.9, "r_max": 0.999}
 SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
@@ -55,10 +58,20 @@ class UnscaledStateSpace(DiagonalStateSpace):
         return None
 
 
+class UnitRadius(DenseRecurrence):
+    """A dense linear layer whose state matrix starts with the spectral radius one."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        with torch.no_grad():
+            self.A.div_(torch.linalg.eigvals(self.A).abs().max())
+
+
 RUNGS: dict[str, tuple[Callable[..., Streaming], dict[str, Any]]] = {
     "relu": (DenseRecurrence, {"activation": "relu"}),
     "tanh": (DenseRecurrence, {"activation": "tanh"}),
     "linear": (DenseRecurrence, {"activation": "linear"}),
+    "linear-radius-1": (UnitRadius, {"activation": "linear"}),
     "cartesian": (LinearRecurrentUnit, {"eigenvalues": "cartesian", "normalizer": "none"}),
     "exponential": (LinearRecurrentUnit, {"eigenvalues": "exponential", "normalizer": "none"}),
     "stable": (LinearRecurrentUnit, {"normalizer": "none"}),
@@ -81,6 +94,7 @@ for _chart in ("exponential", "stable"):  # the sweep over the outer radius
         )
 PARTS = {
     "dense": ("relu", "tanh", "linear"),
+    "dense-radius": ("linear-radius-1",),
     "diagonal": ("cartesian", "exponential", "stable"),
     "final": ("ring", "lru", "s4d-lin"),
     "variants": ("lru-recomputed", "s4d-inv", "s4d-euler", "s4d-untied"),
@@ -173,7 +187,7 @@ def train(
     if not seeds:
         raise ValueError("seeds = (); allowed: at least one")
     size = size or Size()
-    if size.bidirectional and RUNGS[rung][0] is DenseRecurrence:
+    if size.bidirectional and RUNGS[rung][0] in (DenseRecurrence, UnitRadius):
         raise ValueError(f"bidirectional = True; allowed for the rung {rung}: False")
     if until is not None and checkpoint is None:
         raise ValueError("checkpoint = None; allowed with a time to stop: a file")
@@ -327,7 +341,9 @@ def climb(
         ValueError, OutOfTimeError: as `train`.
     """
     seeds = [10_000 * run.seed + i for i in range(count)]
-    arrays: dict[str, np.ndarray] = {"learning_rates": np.array(LEARNING_RATES)}
+    wider = all(rung in WIDER for rung in rungs)
+    rates = WIDER_RATES if wider else LEARNING_RATES
+    arrays: dict[str, np.ndarray] = {"learning_rates": np.array(rates)}
     seconds = 0.0
     for rung in rungs:
 
@@ -348,11 +364,11 @@ def climb(
 
         tuned = [
             trained(f"tune-{i}", rate, [10_000 * run.seed + 999], task.validation)
-            for i, rate in enumerate(LEARNING_RATES)
+            for i, rate in enumerate(rates)
         ]
         scores = [each.accuracy[0, -1].item() for each in tuned]
         chosen = int(np.argmax(scores))
-        done = trained("final", LEARNING_RATES[chosen], seeds, task.test)
+        done = trained("final", rates[chosen], seeds, task.test)
         seconds += sum(each.seconds for each in (*tuned, done))
         name = rung.replace("-", "_")
         arrays |= {
@@ -417,7 +433,7 @@ EXPERIMENT = Experiment(
     check=check,
     kept=(
         *(f"--task pixel-mnist --part {part}" for part in ("dense", "diagonal", "final", "variants")),
-        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius")),
+        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius", "dense-radius")),
         "--task pixel-mnist --seeds 25 --part normalizer",
         *(f"--task listops --steps 2000 --part {part}" for part in ("dense", "diagonal", "final")),
         *(
