@@ -10,11 +10,11 @@
 # # Linear recurrent units: what can be trained through time?
 #
 # One complex number $\lambda$, to be learned from its hundredth power. The target lies on a circle; training starts
-# on the same circle, a little to its side. Turn target and start together around the circle. Nothing about the
+# on the same circle, a small angle to its side, the *gap*. Turn target and start together around the circle. Nothing about the
 # problem changes, and yet the number of steps does, for one optimizer in one set of coordinates.
 #
-# **Which one notices the angle?** Adam, if it trains real and imaginary part: it is slowest where the circle runs
-# diagonally and recovers at a right angle. In polar coordinates it does not notice. **What breaks it**: gradient
+# **Which one notices the angle?** Adam, if it trains real and imaginary part. From a gap of 0.025 it is several times slower where the circle
+# runs diagonally; from a gap of 0.01 it is faster there. In polar coordinates it does not notice. **What breaks it**: gradient
 # descent, which is drawn dashed and does not notice in either.
 
 # %% tags=["colab", "remove-cell"]
@@ -97,8 +97,8 @@ def slope(theta, goal, chart):  # of the loss, by the chain rule for complex-dif
 most = run.pick(smoke=40, book=4000, paper=4000)
 
 
-def sweep(rule, chart, goal=target, steps=most, start_decay=decay):
-    phase, decays = goal.angle() - gap, torch.full_like(goal.real, start_decay)
+def sweep(rule, chart, goal=target, steps=most, start_decay=decay, start_gap=gap):
+    phase, decays = goal.angle() - start_gap, torch.full_like(goal.real, start_decay)
     start = torch.stack([decays, phase], -1)
     if chart == "cartesian":
         start = torch.view_as_real(eigenvalue(start, "polar"))
@@ -113,7 +113,7 @@ def steps_needed(losses, share=1e-6):  # the first step at which the loss is bel
     return torch.where(below.any(0), below.double().argmax(0), float(len(losses)))
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Adam in Cartesian coordinates feels the angle; it is slowest near the diagonal and recovers at the right angle.** Steps until the loss $\\frac12|\\lambda^{100}-\\lambda_\\star^{100}|^2$ has fallen by a factor of a million, against the angle of the target. What breaks it (dashed): gradient descent needs one number of steps at every angle; so does Adam in polar coordinates.", "name": "fig-linear-recurrent-units-angle"}, "image": {"alt": "Four curves over the angle from 0 to 90 degrees. Three are flat. The curve of Adam in Cartesian coordinates starts level with Adam in polar coordinates, rises to a peak between 20 and 45 degrees and comes back at 90."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only Adam in Cartesian coordinates feels the angle; whether it loses or gains depends on the gap, and at the right angle it always recovers.** Steps until the loss $\\frac12|\\lambda^{100}-\\lambda_\\star^{100}|^2$ has fallen by a factor of a million, over those of Adam in polar coordinates from the same start, against the angle of the target; step size 0.0001, radius $e^{-0.01}$, two gaps. What breaks it (dashed): gradient descent, over its own steps at angle zero.", "name": "fig-linear-recurrent-units-angle"}, "image": {"alt": "Two curves and a flat dashed line over the angle from 0 to 90 degrees, all starting and ending at one. The curve of the gap 0.025 rises to almost five near 35 degrees; that of the gap 0.01 falls to about two thirds there."}}
 curvature = power**2 * math.exp(-2 * (power - 1) * decay)  # of the loss at its minimum, as shown below
 rules = {"adam": Adam(1e-4), "descent": GradientDescent(0.02 / curvature)}
 curves = {
@@ -126,12 +126,24 @@ assert torch.allclose(slope(torch.tensor([0.02, 0.03], **like), target[1], "pola
 needed = {key: steps_needed(losses) for key, losses in curves.items()}
 degrees = angles * 180 / math.pi
 
+near = {chart: steps_needed(sweep(rules["adam"], chart, start_gap=0.01)) for chart in ("cartesian", "polar")}
+far_ratio, near_ratio = (
+    needed["adam", "cartesian"] / needed["adam", "polar"],
+    near["cartesian"] / near["polar"],
+)
+
 fig, ax = figures.subplots(size=(6.4, 4.2))
-ax.plot(degrees, needed["adam", "cartesian"], "o-", color=blue, ms=4, markevery=1, label="Adam, Cartesian")
-ax.plot(degrees, needed["adam", "polar"], "s-", color=green, ms=4, markevery=1, label="Adam, polar")
-figures.line_control(ax, degrees, needed["descent", "cartesian"], label="gradient descent, Cartesian")
-ax.set(xlabel="angle of the target (degrees)", ylabel="steps", xticks=range(0, 91, 15), ylim=(0, None))
-ax.legend(loc="lower right", fontsize=8)
+ax.plot(degrees, far_ratio, "o-", color=blue, ms=4, markevery=1, label="Adam, gap 0.025")
+ax.plot(degrees, near_ratio, "s-", color=green, ms=4, markevery=1, label="Adam, gap 0.01")
+descent_ratio = needed["descent", "cartesian"] / needed["descent", "cartesian"][0]
+figures.line_control(ax, degrees, descent_ratio, label="gradient descent, gap 0.025")
+ax.set(
+    xlabel="angle of the target (degrees)",
+    ylabel="steps, Cartesian/polar",
+    xticks=range(0, 91, 15),
+    ylim=(0, None),
+)
+ax.legend(loc="upper right", fontsize=8)
 plt.show()
 
 # %% tags=["hide-input"]
@@ -144,6 +156,8 @@ figures.numbers(
         "adam_polar": needed["adam", "polar"],
         "descent_cartesian": needed["descent", "cartesian"],
         "descent_polar": needed["descent", "polar"],
+        "adam_cartesian_near": near["cartesian"],
+        "adam_polar_near": near["polar"],
     },
     rtol=0.02,
 )
@@ -428,58 +442,56 @@ ledger.check(
 )
 
 # %% [markdown]
-# So what slows Adam down is not the bottom of the bowl but the way there. At the start $\lambda^k$ is 2.5
-# radians away from its target, and the valley between the two follows the circle. Adam rescales each *coordinate*. Where the
-# circle runs along an axis, one coordinate is the valley and the other its wall, and Adam can treat them
-# differently. On the diagonal both coordinates see the same mixture, and no diagonal scaling helps
-# ({chapter}`The empirical Fisher <curvature/empirical_fisher>` reads Adam as such a matrix). At 90 degrees the
-# circle is parallel to the other axis, and all is well again.
+# So what Adam notices is not the bottom of the bowl but the way there. Adam rescales each *coordinate*, and a diagonal scaling can help where the
+# circle runs along an axis and cannot where it runs diagonally
+# ({chapter}`The empirical Fisher <curvature/empirical_fisher>` reads Adam as such a matrix). That would make the diagonal slow. It does so only
+# from a far start: the hundredth roots of $\lambda_\star^{100}$ are $2\pi/100\approx0.063$ apart, and a gap of 0.025 is close to the watershed at half of that.
+# From a gap of 0.01 Cartesian Adam is ahead there, and nowhere more than about a tenth behind. These are two regimes of one set-up; we have no proof of either, and the second row below was
+# written after the runs had been seen.
 #
-# The source tells the story with the slowest point at 90 degrees. That point is where the Cartesian chart is as
-# good as the polar one, in this set-up; the source's own step size, radius and gap are not printed, so its picture may
-# show another regime.
+# One thing is exact. Turning by a right angle, $\lambda\mapsto i\lambda$, exchanges the two coordinates and changes one sign. Adam treats
+# coordinates alike and does not see signs, so its losses at 90 degrees are those at 0. The source tells the story with the slowest point at 90 degrees,
+# without its step size, radius and gap. Whatever these were, the right angle is as fast as none.
 
 # %%
 middle, last = len(angles) // 2, len(angles) - 1
-radius_grid = torch.tensor([0.005, 0.01, 0.02], **like)
+gap_grid = torch.tensor([0.005, 0.01, 0.015, 0.02, 0.025], **like)
+turns_of = torch.polar(torch.full((3,), math.exp(-decay), **like), angles[[0, middle, last]])
 
 
-def right_angle_against_diagonal(rule):  # steps at 90 degrees over steps at 45 degrees, for three radii
-    ratios = []
-    for nu in radius_grid:
-        goals = torch.polar(torch.exp(-nu).expand(2), angles[[middle, last]])
-        at = steps_needed(sweep(rule, "cartesian", goals, steps=3 * most, start_decay=float(nu)))
-        assert run.scale == "smoke" or at.max() <= 3 * most  # none ran into the last step
-        ratios.append(at[1] / at[0])
-    return torch.stack(ratios)
+def three_angles(rule):  # steps at 0, 45 and 90 degrees, for each gap
+    return torch.stack(
+        [steps_needed(sweep(rule, "cartesian", turns_of, start_gap=float(g))) for g in gap_grid]
+    )
 
+
+by_gap = {name: three_angles(rule) for name, rule in rules.items()}
+towards_right_angle = {name: at[:, 2] / at[:, 0] for name, at in by_gap.items()}
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:fig-48",
     "In Cartesian coordinates Adam gets slower and slower towards the right angle",
-    measured=right_angle_against_diagonal(rules["adam"]),
-    criterion=at_least("steps at 90°/steps at 45°", 1.05),
-    control=control("gradient descent", right_angle_against_diagonal(rules["descent"])),
+    measured=towards_right_angle["adam"],
+    criterion=at_least("steps at 90°/steps at 0°", 1.05),
+    control=control("gradient descent", towards_right_angle["descent"]),
     claim="experiment",
     expected="not reproduced",
-    reason="At three radii Adam is slowest near the diagonal and as fast at 90° as at 0°; the source gives no step size, radius or gap.",
+    reason="A right angle exchanges the coordinates up to sign, so that Adam takes the same steps at 90° as at 0°, at all five gaps; in between the order depends on the gap, which the source does not give.",
     needs="book",
 )
 ledger.check(
     "thesis:beyond-adam-diagonal",
-    "Adam in Cartesian coordinates: level with polar at 0° and 90°, a quarter slower at 22.5° and 45°",
+    "Adam in Cartesian coordinates: from gap 0.025 a quarter slower than polar at 22.5° and 45°, from gap 0.01 faster at 45°",
     measured=torch.stack(
         [
-            needed["adam", "cartesian"][[0, last]].max() / (1.05 * needed["adam", "polar"][0]),
-            1.25 * needed["adam", "polar"][0] / needed["adam", "cartesian"][[middle // 2, middle]].min(),
+            1.05 * near_ratio[middle],
+            1.25 / far_ratio[[middle // 2, middle]].min(),
+            far_ratio[[0, last]].max() / 1.05,
         ]
     ),
-    criterion=at_most("Cartesian/(1.05 polar) at 0° and 90°; 1.25 polar/Cartesian at 22.5° and 45°", 1.0),
-    control=control(
-        "gradient descent at 22.5° and 45°",
-        1.25 * needed["descent", "polar"][0] / needed["descent", "cartesian"][[middle // 2, middle]].min(),
-    ),
+    criterion=at_most("1.05 near at 45°; 1.25/far at 22.5° and 45°; far/1.05 at 0° and 90°", 1.0),
+    control=control("gradient descent at 22.5° and 45°", 1.25 / descent_ratio[[middle // 2, middle]].min()),
     claim="experiment",
     expected="reproduced",
     needs="book",
@@ -2159,9 +2171,20 @@ ledger.check(
 )
 
 # %% [markdown]
-# **A stable start brings most of the claim back.** Scale the state matrix of both layers to spectral radius 0.95 before
-# training, and change nothing else: now the linear layer ends lower in most seeds (squares), at the better rate of each.
+# **A stable start brings part of the claim back.** Scale the state matrix of both layers to spectral radius 0.95 before
+# training, and change nothing else: now the linear layer ends lower in most seeds (squares), at the better rate of each. At each rate
+# by itself, which is what the source says, the medians favour it at some and not at others (the cell below).
 # What held it back was less its linearity than the few starts that explode, which the ring and the stable chart rule out.
+
+# %%
+stable_medians = {
+    name: torch.tensor(stable_runs[f"{name}_errors"][..., -1]).double().median(1).values
+    for name in ("tanh", "linear")
+}
+ahead = (
+    stable_medians["tanh"] / stable_medians["linear"]
+)  # one for each rate; above one the linear layer is ahead
+assert ahead.max() > 1 > ahead.min()
 
 # %% [markdown]
 # ## Checks behind this page
@@ -2296,8 +2319,8 @@ assert abs(end_phase(0.05) + 2 * math.pi / 100) < 1e-6 and abs(end_phase(gap)) <
 # ## What to remember
 #
 # 1. A linear recurrence is a sum over the past with weights $\lambda^j$. Radius is memory, phase is what is remembered.
-# 2. Both charts of an eigenvalue are perfectly conditioned at the solution. Adam still feels the Cartesian one, on
-#    the diagonal, because the *path* is not aligned with an axis there.
+# 2. Both charts of an eigenvalue are perfectly conditioned at the solution. Adam still feels the angle in the Cartesian one, on the way there:
+#    it may lose or gain by it, by the gap of the start. In the polar chart it feels nothing.
 # 3. The stable chart cannot leave the disk. A dense random start does, slightly, and over long sequences that counts.
 # 4. Near the circle, states grow like $1/(1-|\lambda|^2)$ in mean square, for every stationary input if all phases are
 #    there. $\gamma=\sqrt{1-|\lambda|^2}$ undoes it for white input only.
