@@ -4,8 +4,8 @@
     python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task acsf1 --part dense --data FOLDER
 
 Every rung is trained with the learning rate, out of two or three, that did best on held-out training data with a seed
-of its own; then with all seeds at once. With `--minutes 6` a run stops in time with exit status 75, and the same command
-goes on where it was.
+of its own; then with all seeds at once. With `--minutes 6` a run stops in time with exit status 75, and the same
+command goes on where it was.
 """
 
 from __future__ import annotations
