@@ -1161,6 +1161,7 @@ def slow_wave(
     return (out * signs > 0).double().mean(1), losses[0].double()
 
 
+# %%
 settings = {
     "all phases": (2 * math.pi, False),
     "all phases, γ": (2 * math.pi, True),
