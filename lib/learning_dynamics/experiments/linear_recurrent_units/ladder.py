@@ -433,7 +433,7 @@ EXPERIMENT = Experiment(
     check=check,
     kept=(
         *(f"--task pixel-mnist --part {part}" for part in ("dense", "diagonal", "final", "variants")),
-        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius", "dense-radius")),
+        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius")),
         "--task pixel-mnist --seeds 25 --part normalizer",
         *(f"--task listops --steps 2000 --part {part}" for part in ("dense", "diagonal", "final")),
         *(
