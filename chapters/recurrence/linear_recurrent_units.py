@@ -1029,7 +1029,7 @@ for _ in range(run.pick(smoke=2, book=200, paper=200)):
     optimizer.zero_grad()
     error.backward()
     optimizer.step()
-    recall_errors.append(float(error) / (40 / 60))  # an answer of zero has the error one
+    recall_errors.append(float(error.detach()) / (40 / 60))  # an answer of zero has the error one
 assert run.scale == "smoke" or recall_errors[-1] < 0.5
 
 # %% [markdown]
