@@ -132,7 +132,7 @@ plt.show()
 # - say what is proved for it, with which constants, what it gains on networks, and when not to use it.
 #
 # The source is section 4.3 of {cite}`orvieto2023dynamics`, published later as {cite}`orvieto2024adaptive`. The page
-# runs in about two minutes on one CPU core, in ten seconds with `SCALE = "smoke"`.
+# runs in about a minute and a half on one CPU core, in ten seconds with `SCALE = "smoke"`.
 #
 # ## Use it in five lines
 #
@@ -402,20 +402,20 @@ ledger.check(
 # The lower end is where non-negativity is used. The step is never above $\eta_{\max}$, and where the loss is sharply curved it may
 # shrink to just below $1/L$, a safe step, although nobody told the method $L$.
 #
-# - **It underestimates.** For $\ell=\frac\lambda2e^2+c$ at distance $e$ from the minimum the estimate is
-#   $\lambda\cdot\frac{\lambda e^2}{\lambda e^2+2c}\le\lambda$, with equality only for $c=0$. A constant makes the curvature
+# - **It underestimates.** For $\ell=\frac\lambda2\theta^2+c$ the estimate is
+#   $\lambda\cdot\frac{\lambda\theta^2}{\lambda\theta^2+2c}\le\lambda$, with equality only for $c=0$. A constant makes the curvature
 #   look smaller than it is, and the more so the closer $\theta$ is to the minimum.
 # - **Its two limits.** For $\eta_{\max}\to0$ it is gradient descent with the step $\eta_{\max}$. For
 #   $\eta_{\max}\to\infty$ it is $2\ell/\lVert\nabla\ell\rVert^2$: Polyak's step with $0$ in the place of $\ell^\star$, twice as long.
-# - **In between.** With $P=2\ell/\lVert\nabla\ell\rVert^2$ the step is $\eta_{\max}P/(\eta_{\max}+P)$, a smooth
-#   minimum: between half of and the whole of $\min\{\eta_{\max},P\}$, the capped stochastic Polyak step with $c=\frac12$.
+# - **In between.** With $q=2\ell/\lVert\nabla\ell\rVert^2$ the step is $\eta_{\max}q/(\eta_{\max}+q)$, a smooth
+#   minimum: between half of and the whole of $\min\{\eta_{\max},q\}$, the capped stochastic Polyak step with the divisor $\frac12$.
 #
 # :::{dropdown} Proofs
 # *Range.* Put $0\le\lVert\nabla\ell\rVert^2/2\ell\le L$ into {eq}`eq-gauss-newton-steps-reciprocal`. *Estimate.*
-# $\lVert\nabla\ell\rVert^2=\lambda^2e^2$ and $2\ell=\lambda e^2+2c$. *Limits and the smooth minimum.* From
-# $\frac1\eta=\frac1{\eta_{\max}}+\frac1P$: $1-\eta/P=\frac{P/\eta_{\max}}{1+P/\eta_{\max}}\le P/\eta_{\max}$, and
+# $\lVert\nabla\ell\rVert^2=\lambda^2\theta^2$ and $2\ell=\lambda\theta^2+2c$. *Limits and the smooth minimum.* From
+# $\frac1\eta=\frac1{\eta_{\max}}+\frac1q$: $1-\eta/q=\frac{q/\eta_{\max}}{1+q/\eta_{\max}}\le q/\eta_{\max}$, and
 # the same with the two exchanged; and
-# $\max\{\frac1{\eta_{\max}},\frac1P\}\le\frac1\eta\le2\max\{\frac1{\eta_{\max}},\frac1P\}$. $\square$
+# $\max\{\frac1{\eta_{\max}},\frac1q\}\le\frac1\eta\le2\max\{\frac1{\eta_{\max}},\frac1q\}$. $\square$
 # :::
 
 # %%
@@ -450,7 +450,7 @@ def range_slack(step, cap, L):  # distances to both ends, in units of the cap; t
     return torch.minimum((step - 1 / (L + 1 / cap)) / cap, 1 - step / cap).amin((-2, -1))
 
 
-P = 2 * value / squared
+quotient = 2 * value / squared
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -475,17 +475,17 @@ lam, err, cs = (10 ** (2 * torch.rand(many, generator=source, **like) - 1) for _
 slopes_1d = torch.func.vmap(torch.func.grad(lambda e, a, c: a * e**2 / 2 + c))(err, lam, cs)
 measured_estimate = slopes_1d**2 / (2 * (lam * err**2 / 2 + cs))
 large, small = (
-    P * 10.0 ** torch.tensor([3.0, 6.0])[:, None, None],
-    P * 10.0 ** torch.tensor([-3.0, -6.0])[:, None, None],
+    quotient * 10.0 ** torch.tensor([3.0, 6.0])[:, None, None],
+    quotient * 10.0 ** torch.tensor([-3.0, -6.0])[:, None, None],
 )
 
 
-def to_polyak(P):
-    return (ngn_step_size(value, squared, large) / P - 1).abs() * large / P
+def to_polyak(quotient):
+    return (ngn_step_size(value, squared, large) / quotient - 1).abs() * large / quotient
 
 
-def to_descent(P):
-    return (ngn_step_size(value, squared, small) / small - 1).abs() * P / small
+def to_descent(quotient):
+    return (ngn_step_size(value, squared, small) / small - 1).abs() * quotient / small
 
 
 def distance_to_ends(step, polyak):
@@ -496,26 +496,26 @@ def distance_to_ends(step, polyak):
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-curvature-estimator",
-    "For λe²/2 + c the ratio ‖∇ℓ‖²/2ℓ is λ · λe²/(λe² + 2c), at most λ",
+    "For λθ²/2 + c the ratio ‖∇ℓ‖²/2ℓ is λ · λθ²/(λθ² + 2c), at most λ",
     measured=measured_estimate / estimate(lam, err, cs) - 1,
-    criterion=identity("(‖∇ℓ‖²/2ℓ)/(λ · λe²/(λe² + 2c)) − 1"),
+    criterion=identity("(‖∇ℓ‖²/2ℓ)/(λ · λθ²/(λθ² + 2c)) − 1"),
     control=control("c in the place of 2c", measured_estimate / estimate(lam, err, cs, 1.0) - 1),
     expected="holds",
 )
 ledger.check(
     "thesis:claim-ngn-limits",
-    "η is P = 2ℓ/‖∇ℓ‖² up to P/η_max for large, and η_max up to η_max/P for small η_max",
-    measured=torch.stack([to_polyak(P), to_descent(P)]),
-    criterion=at_most("|η/P − 1| · η_max/P; |η/η_max − 1| · P/η_max", 1.0),
-    control=control("Polyak's P without the factor 2", to_polyak(P / 2)),
+    "η is q = 2ℓ/‖∇ℓ‖² up to q/η_max for large, and η_max up to η_max/q for small η_max",
+    measured=torch.stack([to_polyak(quotient), to_descent(quotient)]),
+    criterion=at_most("|η/q − 1| · η_max/q; |η/η_max − 1| · q/η_max", 1.0),
+    control=control("Polyak's step without the factor 2", to_polyak(quotient / 2)),
     expected="holds",
 )
 ledger.check(
     "thesis:beyond-ngn-between-polyak",
     "NGN takes between half of and the whole capped Polyak step with c = 1/2",
-    measured=distance_to_ends(eta, P),
-    criterion=inequality("distance of η/min{η_max, P} from 1/2 and from 1"),
-    control=control("the capped Polyak step with c = 1", distance_to_ends(eta, P / 2)[4:8]),
+    measured=distance_to_ends(eta, quotient),
+    criterion=inequality("distance of η/min{η_max, q} from 1/2 and from 1"),
+    control=control("the capped Polyak step with c = 1", distance_to_ends(eta, quotient / 2)[4:8]),
     expected="holds",
 )
 
@@ -592,7 +592,7 @@ ledger.check(
 #    None is left. $\square$
 # :::
 #
-# Both readings are worth having. With one curvature $L$ and a constant, $\mu=0$ and $z=(\mathcal L-\mathcal L^\star)/c$:
+# The theorem can be read in two ways. With one curvature $L$ and a constant, $\mu=0$ and $z=(\mathcal L-\mathcal L^\star)/c$:
 #
 # :::{prf:corollary} The price of a constant
 # :label: thesis-beyond-ngn-two-cycle
@@ -615,7 +615,7 @@ ledger.check(
 # better worst case. NGN knows neither. Energies with curvatures in between shrink faster there and are soon gone, since
 # $|1-\frac{2\lambda_i}{L+\mu}|<\frac{L-\mu}{L+\mu}$. That almost every start ends there is checked, not proved.
 #
-# The checks run the library's NGN in three dimensions, so a middle curvature is there to be forgotten. The number
+# The checks run the library's NGN in three dimensions, so that a middle curvature takes part and has to vanish. The number
 # of steps makes $|8/s^2-1|^K$ negligible; rounding is amplified by $1/(1-|8/s^2-1|)$, which is the condition number. For the first corollary the control is the height at which the step would be
 # $1/\lambda$; for the second it is the step $2/L$.
 
@@ -846,7 +846,7 @@ figures.comparison(
 # $$\eta_k\lVert\nabla\ell\rVert^2=2\,\frac{\eta_{\max}-\eta_k}{\eta_{\max}}\,\ell .$$ (eq-gauss-newton-steps-identity)
 #
 # So the squared length of a step is known from the loss, without smoothness. With smoothness there is a second bound, $\lVert\nabla\ell\rVert^2\le2L(\ell-\ell^\star)$. A mixture of
-# the two, weighted so that the part with $\ell^\star$ vanishes for small steps, is the heart of the matter. Write $\rho=\eta_{\max}L$.
+# the two, weighted so that the part with $\ell^\star$ vanishes for small steps, is what all proofs use. Write $\rho=\eta_{\max}L$.
 #
 # :::{prf:lemma} The key inequality
 # :label: thesis-lemma-d-2-3
@@ -1292,8 +1292,8 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# The convex bound is nearly attained in its first term by one instance: a long slope with a rounded bottom, $\ell=G|\theta|-\frac{G^2}{2L}$ for $|\theta|\ge G/L$
-# and $\frac L2\theta^2$ inside, with $G=\theta_0/(\eta_{\max}K)$, so that $K$ small steps just end in the bottom. For $\eta_{\max}$ near $1/L$ or above we know no such instance. The rows below also check the
+# The convex bound is nearly attained in its first term by one instance: a long slope with a rounded bottom, $\ell=S|\theta|-\frac{S^2}{2L}$ for $|\theta|\ge S/L$
+# and $\frac L2\theta^2$ inside, with $S=\theta_0/(\eta_{\max}K)$, so that $K$ small steps just end in the bottom. For $\eta_{\max}$ near $1/L$ or above we know no such instance. The rows below also check the
 # harmonic sum of the second theorem: $H_K$ is at most $\frac32\ln(K+1)$, not $\ln(K+1)$.
 
 # %%
@@ -1336,10 +1336,10 @@ slope_cap = torch.tensor([[0.01]], **like)
 harmonic = (1 / counts).cumsum(0)  # H_K
 
 
-def slope_bottom(theta, k, G=1 / (0.01 * 2000)):  # L = 1, start 1, 2000 steps
-    far = theta.abs() > G
-    value = torch.where(far, G * theta.abs() - G**2 / 2, theta**2 / 2)
-    return value[..., 0], torch.where(far, G * theta.sign(), theta)
+def slope_bottom(theta, k, S=1 / (0.01 * 2000)):  # L = 1, start 1, 2000 steps
+    far = theta.abs() > S
+    value = torch.where(far, S * theta.abs() - S**2 / 2, theta**2 / 2)
+    return value[..., 0], torch.where(far, S * theta.sign(), theta)
 
 
 def share_of_bound(oracle):  # one sample, minimum zero: the first term alone
@@ -1417,25 +1417,25 @@ ledger.check(
 # :::
 #
 # *The key step.* The step lies between $\frac{\eta_{\max}}{1+\rho}$ and $\eta_{\max}$, by the range {eq}`eq-gauss-newton-steps-range`. That it varies with the sample does harm only where the sample's
-# gradient $g$ points against the mean's, $G$, and then $-\langle G,g\rangle=-\lVert G\rVert^2-\langle G,g-G\rangle\le\frac14\lVert g-G\rVert^2$: no more than noise.
+# gradient $g$ points against the mean's, $\bar g$, and then $-\langle\bar g,g\rangle=-\lVert\bar g\rVert^2-\langle\bar g,g-\bar g\rangle\le\frac14\lVert g-\bar g\rVert^2$: no more than noise.
 #
 # :::{dropdown} Proof
-# Let $\mathbb E_k$ be the expectation given $\theta_k$, $g=\nabla\ell_{i_k}(\theta_k)$, $G=\nabla\mathcal L(\theta_k)$, and $V=\mathbb E_k\lVert g-G\rVert^2$, so that $\mathbb E_k\lVert g\rVert^2=\lVert G\rVert^2+V$.
-# 1. *Smoothness.* $\mathcal L$ changes by at most $-\eta_k\langle G,g\rangle+\frac L2\eta_{\max}^2\lVert g\rVert^2$.
-# 2. *Split.* With $[x]_-=\max\{0,-x\}$, $-\eta_k\langle G,g\rangle$ is at most $-\frac{\eta_{\max}}{1+\rho}\langle G,g\rangle+\frac{\eta_{\max}\rho}{1+\rho}[\langle G,g\rangle]_-$:
-#    use the lower end of the range if $\langle G,g\rangle\ge0$, and the upper end otherwise.
-# 3. *Expectation.* $\mathbb E_k\langle G,g\rangle=\lVert G\rVert^2$, and $\mathbb E_k[\langle G,g\rangle]_-\le\frac14V$ by the key step.
+# Let $\mathbb E_k$ be the expectation given $\theta_k$, $g=\nabla\ell_{i_k}(\theta_k)$, $\bar g=\nabla\mathcal L(\theta_k)$, and $V=\mathbb E_k\lVert g-\bar g\rVert^2$, so that $\mathbb E_k\lVert g\rVert^2=\lVert\bar g\rVert^2+V$.
+# 1. *Smoothness.* $\mathcal L$ changes by at most $-\eta_k\langle\bar g,g\rangle+\frac L2\eta_{\max}^2\lVert g\rVert^2$.
+# 2. *Split.* With $[x]_-=\max\{0,-x\}$, $-\eta_k\langle\bar g,g\rangle$ is at most $-\frac{\eta_{\max}}{1+\rho}\langle\bar g,g\rangle+\frac{\eta_{\max}\rho}{1+\rho}[\langle\bar g,g\rangle]_-$:
+#    use the lower end of the range if $\langle\bar g,g\rangle\ge0$, and the upper end otherwise.
+# 3. *Expectation.* $\mathbb E_k\langle\bar g,g\rangle=\lVert\bar g\rVert^2$, and $\mathbb E_k[\langle\bar g,g\rangle]_-\le\frac14V$ by the key step.
 # 4. *One step.* The expected change of $\mathcal L$ is at most
 #
 #    $$
 #    \begin{aligned}
-#    -\eta_{\max}&\Bigl[\frac1{1+\rho}-\frac\rho2\Bigr]\lVert G\rVert^2\\
+#    -\eta_{\max}&\Bigl[\frac1{1+\rho}-\frac\rho2\Bigr]\lVert\bar g\rVert^2\\
 #    &+\eta_{\max}\rho\,\Bigl[\frac1{4(1+\rho)}+\frac12\Bigr]V .
 #    \end{aligned}
 #    $$
 #
 # 5. *Numbers.* The first bracket falls with $\rho$ and is $\frac5{12}$ at $\rho=\frac12$ (zero at $\rho=1$). The second is at most $\frac34$. So the change is at most
-#    $-\frac5{12}\eta_{\max}\lVert G\rVert^2+\frac34\eta_{\max}\rho V$.
+#    $-\frac5{12}\eta_{\max}\lVert\bar g\rVert^2+\frac34\eta_{\max}\rho V$.
 # 6. *Sum* over $k$, divide by $\frac5{12}\eta_{\max}K$, and use $\mathbb E\mathcal L(\theta_K)\ge\mathcal L^\star$ and $V\le\Delta_{\mathrm{noise}}^2$. $\square$
 # :::
 #
@@ -2106,6 +2106,10 @@ figures.comparison(
 )
 
 # %% [markdown]
+# NGN passes: it is not a point behind, and the interval of its difference to the best rival contains zero. An advantage is shown over AdaGrad only (table above); over SGD, over SGD with a schedule and over Adam **no advantage is shown**.
+# What differs is the price of a wrong setting. The settings within two points of the best span a factor of about 3 for the two kinds of SGD, 10 for AdaGrad, 30 for NGN and 100 for Adam. Just beyond, both kinds of SGD are lost in all runs, NGN in
+# some. So on this small problem NGN makes SGD forgiving, and Adam is more forgiving still. It is one problem, and it says nothing about large networks.
+#
 # The data of this section beside the source's statements, and what was out of reach:
 
 # %% tags=["hide-input"]
@@ -2162,10 +2166,6 @@ ledger.out_of_reach(
 )
 
 # %% [markdown]
-# NGN passes: it is not a point behind, and the interval of its difference to the best rival contains zero. An advantage is shown over AdaGrad only (table below the row); over SGD, over SGD with a schedule and over Adam **no advantage is shown**.
-# What differs is the price of a wrong setting. The settings within two points of the best span a factor of about 3 for the two kinds of SGD, 10 for AdaGrad, 30 for NGN and 100 for Adam. Just beyond, both kinds of SGD are lost in all runs, NGN in
-# some. So on this small problem NGN makes SGD forgiving, and Adam is more forgiving still. It is one problem, and it says nothing about large networks.
-#
 # ### What momentum changes
 #
 # NGN-M {eq}`eq-gauss-newton-steps-momentum` divides the current gradient's part by ten, and with it the danger of a large step. On a quadratic with a constant one can say by how much.

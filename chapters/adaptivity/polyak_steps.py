@@ -9,16 +9,13 @@
 # %% [markdown]
 # # Polyak steps: loss over squared gradient
 #
-# Two parabolas pull at one number. The steep one has its minimum at $1$, the flat one at $-1$, and at every step a
-# coin decides which of them may pull. Their mean, the loss that we want to minimize, has its minimum nearer to the
-# steep one.
+# Somebody hands you a logistic regression, and you do not want to search for a step size. A run knows its loss and its gradient. If it also knows what the loss could be
+# at best, the quotient *loss above its minimum over squared gradient* is a step size that needs no tuning.
 #
-# **Can the step size set itself?** A run knows its loss and its gradient, and if it also knows what the loss could be
-# at best, the quotient *loss above its minimum over squared gradient* is a step that needs no tuning. With one
-# condition this step, SPS, converges: a single point must be best for every sample. **What breaks it**: samples that
-# disagree. Then the step divides the curvature away, every parabola pulls equally hard, and the run settles between the
-# two minima instead of at the minimizer, however slowly the step decreases. Keeping the *smallest* quotient seen so far
-# repairs it: DecSPS.
+# **Can the step size set itself in this way?** On one condition: a single point must be best for every sample. Then the method, called SPS (*stochastic Polyak step*), converges. **What breaks it**: samples that
+# disagree. In the figure two parabolas pull at one number. The steep one has its minimum at $1$, the flat one at $-1$, and at every step a coin decides which of them may pull. Their mean, the loss to be minimized, has its minimum at one third, nearer to the
+# steep one. SPS divides the curvature away, both parabolas pull equally hard, and the run settles half way between the two minima, however slowly the step decreases. Keeping the *smallest* quotient seen so far
+# repairs it. That method is DecSPS.
 #
 # Turn the curvature ratio below the figure. The minimizer moves; the dashed run does not.
 
@@ -52,6 +49,7 @@ from torch.nn.functional import softplus
 
 from learning_dynamics import ensembles, figures, optimizers, results, rules, runs, statistics
 from learning_dynamics.adaptivity.finite_sums import LogisticSum, QuadraticSum
+from learning_dynamics.experiments.polyak_steps import notebook_comparison as notebook
 from learning_dynamics.experiments.polyak_steps import step_size_comparison as comparison
 from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import Ledger, at_most, confident, control, identity, inequality, ordering
@@ -61,7 +59,7 @@ run = runs.Run("adaptivity/polyak_steps", scale=SCALE, device=DEVICE, seed=SEED)
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The minimizer is at one third; the decreasing Polyak step stays around zero.** Top: two parabolas with curvatures 2 and 1, and their mean. Bottom: 400 steps, the same draws for both runs. DecSPS (blue) settles at the minimizer; what breaks it: SPS with a decreasing factor (dashed) divides the curvature away.", "name": "fig-polyak-steps-tug"}, "image": {"alt": "Top: two parabolas with minima at plus and minus one and their mean with a minimum at one third. Bottom: two noisy paths against the step number, one around the line at one third, a dashed one around zero."}}
+# %%
 centers = torch.tensor([1.0, -1.0], **like)
 
 
@@ -92,6 +90,8 @@ paths = {
     ).values[:, 0, 0, 0]
     for name, rule in {"DecSPS": rules.DecSPS(), "SPS": decreasing_sps}.items()
 }
+
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The minimizer is at one third; the decreasing Polyak step stays around zero.** Top: two parabolas with curvatures 2 and 1, and their mean. Bottom: 400 steps, the same draws for both runs. DecSPS (blue) settles at the minimizer; what breaks it: SPS with a decreasing factor (dashed) divides the curvature away.", "name": "fig-polyak-steps-tug"}, "image": {"alt": "Top: two parabolas with minima at plus and minus one and their mean with a minimum at one third. Bottom: two noisy paths against the step number, one around the line at one third, a dashed one around zero."}}
 fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.2))
 x = torch.linspace(-2.2, 2.2, 201, **like)
 top.plot(x, (x - 1) ** 2, label="steep", marker="")
@@ -110,7 +110,8 @@ plt.show()
 # %% [markdown]
 # <div class="ld-widget" data-widget="tug-of-war"></div>
 #
-# This chapter turns $\eta_k$ in the book's update. After it you can
+# In the equation of the book, $\theta_{k+1}=\theta_k-\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)+\beta_1(\theta_k-\theta_{k-1})$, this chapter lets the step size $\eta_k$ depend on the loss and the gradient of the
+# current batch. After it you can
 #
 # - train with a Polyak step, and say what it needs to know;
 # - prove that it converges if the samples agree, and compute where it goes if they do not;
@@ -119,8 +120,8 @@ plt.show()
 #
 # The source is sections 4.0 to 4.2 of {cite}`orvieto2023dynamics`, which tells the results of
 # {cite}`loizou2021stochastic` and {cite}`orvieto2022dynamics`. Read
-# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in less than a minute on one CPU core, in
-# a few seconds with `SCALE = "smoke"`.
+# {doc}`Tools in ten minutes <../toolbox/tools_in_ten_minutes>` first. The page runs in about a minute on one CPU core, in
+# about ten seconds with `SCALE = "smoke"`.
 #
 # ## Use it in five lines
 #
@@ -144,11 +145,6 @@ for rows in draws:
 assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 
 # %% [markdown]
-# **When not to use it.** If the loss can be negative, or its minimum is not known even roughly: a bound far too low lengthens the step. If single batches can
-# have a tiny loss with a large gradient (kinks): DecSPS never forgets the smallest quotient. With momentum or
-# weight decay outside the loss, which the theory does not cover. And if you can afford to tune one number: the last
-# section shows that a tuned step can win by much.
-#
 # ## The setting
 #
 # :::{prf:definition} The finite-sum problem
@@ -251,7 +247,12 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # \end{aligned}
 # $$ (eq-polyak-steps-quotient)
 #
-# The first line needs smoothness only. So the step is never smaller than
+# The first line needs smoothness only.
+#
+# *By hand.* For the steep parabola of the first figure, $\ell=(\theta-1)^2$, at $\theta=2.5$: the loss is $2.25$, the gradient $3$, the quotient $2.25/9=\frac14$, which is $\frac1{2L}$ with $L=2$. One step of this size
+# goes half the way to $1$. For the flat one, $\ell=\frac12(\theta+1)^2$, at the same point: $6.125/3.5^2=\frac12=\frac1{2\cdot1}$, and the step goes half the way to $-1$. The quotient is long where the loss is flat.
+#
+# By the first line of {eq}`eq-polyak-steps-quotient` the step is never smaller than
 #
 # $$\eta_{\min}=\min\Bigl\{\frac1{2cL},\eta_{\max}\Bigr\}$$
 #
@@ -270,7 +271,6 @@ def step_by_hand(theta, loss, gradient, state, cap=10.0, method="DecSPS"):
     return theta - eta * gradient, (k + 1, smallest)
 
 
-# %% tags=["hide-input"]
 def ten_steps(method, rule, cap=10.0):  # largest difference between the library and the lines above
     oracle, by_hand, state = (
         tug(torch.tensor([3.0], **like), fixed_draws),
@@ -321,12 +321,12 @@ assert ten_steps("SPS", rules.SPS(cap=10.0, c=root_growth)) < 1e-14
 # \end{aligned}
 # $$
 #
-# If moreover each $\ell_i$ is $\mu_i$-strongly convex, then with $\bar\mu=\frac1n\sum\mu_i$, for every $c\ge\frac12$,
+# If moreover the mean $\mathcal L$ is $\mu$-strongly convex, then, for every $c\ge\frac12$,
 #
 # $$
 # \begin{aligned}
-# \mathbb E\lVert\theta_k-\theta^\star\rVert^2\le\ &(1-\bar\mu\eta_{\min})^k\lVert\theta_0-\theta^\star\rVert^2\\
-# &+\frac{2\eta_{\max}\Delta_b}{\bar\mu\,\eta_{\min}}.
+# \mathbb E\lVert\theta_k-\theta^\star\rVert^2\le\ &(1-\mu\eta_{\min})^k\lVert\theta_0-\theta^\star\rVert^2\\
+# &+\frac{2\eta_{\max}\Delta_b}{\mu\,\eta_{\min}}.
 # \end{aligned}
 # $$
 # :::
@@ -362,11 +362,16 @@ assert ten_steps("SPS", rules.SPS(cap=10.0, c=root_growth)) < 1e-14
 #    $$
 #
 #    Drop $e_K^2$ and the $\Delta_b$ on the left, and use $\mathcal L(\bar\theta_K)\le\frac1K\sum\mathcal L(\theta_k)$.
-# 5. *Strongly convex.* Step 2 gains the term $\frac{\mu_{S_k}}2e_k^2$, where $\mu_S$ is the mean
-#    over the batch; with $c\ge\frac12$ and $\eta_kh_k/c\le2\eta_kh_k$ the change is at most
-#    $-\eta_k\mu_{S_k}e_k^2+2\eta_k\delta_k$. Bound $\eta_k$ as in step 3, take
-#    expectations ($\mathbb E\mu_S=\bar\mu$) and sum the geometric series. $\square$
+# 5. *Strongly convex.* Keep what convexity drops: with the gap of the tangent,
+#    $B_k=\mathcal L_{S_k}(\theta^\star)-\mathcal L_{S_k}(\theta_k)-\langle g_k,\theta^\star-\theta_k\rangle\ge0$ (the Bregman divergence), $\langle g_k,\theta_k-\theta^\star\rangle=h_k-\delta_k+B_k$. As $c\ge\frac12$, $\eta_k^2\lVert g_k\rVert^2\le2\eta_kh_k$, and the change
+#    $e_{k+1}^2-e_k^2$ is at most $-2\eta_kB_k+2\eta_k\delta_k\le-2\eta_{\min}B_k+2\eta_{\max}\delta_k$. Only now take the expectation given $\theta_k$: the mean of $B_k$ over the batches is the same gap for $\mathcal L$, at least $\frac\mu2e_k^2$. So
+#    $\mathbb Ee_{k+1}^2\le(1-\mu\eta_{\min})\,\mathbb Ee_k^2+2\eta_{\max}\Delta_b$; sum the geometric series. $\square$
 # :::
+#
+# No single loss has to be strongly convex in the second half, only the mean: three valleys in the plane, each flat along its own line, will do, and are among the checks.
+#
+# Each result on this page is checked by a computation. The row or card below it says what was measured, what it was allowed to be, and the same number for something wrong (the *control*), which has to fail. "200 values, worst $-10^{-16}$; allowed: at least 0 up to rounding; with a floor
+# a twentieth lower $-0.03$" means: 200 differences that may not be negative are not, and a slightly stronger bound would be violated. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 #
 # An expectation over random batches can be checked without statistics if the runs are short: three losses and seven
 # steps make $3^7$ sequences of draws, all equally likely, and all of them are run at once. The first bound has lost
@@ -375,7 +380,7 @@ assert ten_steps("SPS", rules.SPS(cap=10.0, c=root_growth)) < 1e-14
 # $1/2L$. The floor of the second bound they attain at every step, with $c=\frac12$ and the cap $1/L$; its rate, parabolas
 # of curvature $L$ and nearly zero with one common minimum. There a twentieth off a constant is too much.
 
-# %% tags=["hide-input"]
+# %%
 count, length = 3, run.pick(smoke=5, book=7, paper=8)
 sequences = torch.tensor(list(itertools.product(range(count), repeat=length)))[..., None]  # (3^7, steps, 1)
 
@@ -400,11 +405,13 @@ def every_sequence(problem, rule, start):  # start (grid, d); all sequences as a
     return found.values, found.watched[1:]  # iterates (K + 1, sequences, grid, d), step sizes
 
 
-# %% tags=["hide-input"]
+# %%
 three = random_quadratics("three", count, 2)
 best, best_batch = three.minimizer(), three.minimum(torch.arange(count)[:, None])
 around = torch.tensor([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]], **like)
 equal = QuadraticSum(2 * torch.eye(2, **like).expand(3, 2, 2), around)  # one curvature, minimizer 0
+lines = torch.tensor([[1.0, 0.0], [0.6, 0.8], [-0.6, 1.2]], **like)
+valleys = QuadraticSum(lines[:, :, None] * lines[:, None, :], around)  # each flat along one line
 # logistic losses without a ridge (not separable): convex, not strongly, and each has the infimum 0
 overlap = LogisticSum(
     torch.tensor([[1.0, 1.0], [1.0, -0.5], [1.0, 2.0]], **like), torch.tensor([-1.0, 1.0, 1.0], **like), 0.0
@@ -416,50 +423,61 @@ def mean_gaps(problem, path):  # expected gap before each step, (K, grid)
     return problem.oracle(path[:-1])[0].mean(1) - problem.oracle(problem.minimizer()[None])[0]
 
 
-def sps_slack(problem, own, start, caps, c=1.0, floor=1.0, least=1.0):
-    """Right minus left side of step 4 and of the second bound; floor and least multiply constants for the control."""
+# %%
+def sps_terms(problem, own, start, caps, c=1.0, floor=1.0, least=1.0):  # the last two for the controls
     star = problem.minimizer()
-    price = problem.oracle(star[None])[0] - own.mean()
+    price = problem.oracle(star[None])[0] - own.mean()  # Δ_b
     rule = rules.SPS(caps, c=c, lower_bound=lambda k: own[sequences[:, k, 0]][:, None, None])
     path, _ = every_sequence(problem, rule, star + start)
-    away = (path - star).square().sum(-1).mean(1)
-    eta_max = caps[:, 0]
-    eta_min = least * torch.minimum(1 / (2 * c * problem.smoothness.max()), eta_max)
-    error = floor * 2 * eta_max * price / eta_min
+    away = (path - star).square().sum(-1).mean(1)  # 𝔼‖θ_k − θ⋆‖²
+    eta_min = least * torch.minimum(1 / (2 * c * problem.smoothness.max()), caps[:, 0])
+    return path, away, price, eta_min, floor * 2 * caps[:, 0] * price / eta_min
+
+
+def mean_slack(problem, *setting, **factors):  # right minus left side of step 4
+    path, away, price, eta_min, error = sps_terms(problem, *setting, **factors)
     average = mean_gaps(problem, path).cumsum(0) / step_number
-    summed = (away[0] - away[1:]) / (eta_min * step_number) + error - price - average
-    mu = problem.strong_convexity.mean()
-    return summed, (1 - mu * eta_min) ** step_number * away[0] + error / mu - away[1:]
+    return (away[0] - away[1:]) / (eta_min * step_number) + error - price - average
 
 
+def distance_slack(problem, *setting, **factors):  # right minus left side of the second bound
+    _, away, _, eta_min, error = sps_terms(problem, *setting, **factors)
+    mu = torch.linalg.eigvalsh(problem.curvatures.mean(0))[0]  # of the mean loss
+    return (1 - mu * eta_min) ** step_number * away[0] + error / mu - away[1:]
+
+
+# %%
 starts = torch.tensor([[0.0, 0.0], [1.0, 1.0], [-2.0, 0.0], [0.0, 0.0]], **like)
 caps = torch.tensor([[0.05], [0.3], [1.0], [5.0]], **like)
 
 
 def at_rest(**factors):  # step 4 where it is attained: the first step from the minimizer, cap 1/2L
-    return sps_slack(equal, nothing, 0 * starts[:1], 5 * caps[:1], **factors)[0][0]
+    return mean_slack(equal, nothing, 0 * starts[:1], 5 * caps[:1], **factors)[0]
 
 
 def arrived(**factors):  # the floor of the second bound where it is attained: c = 1/2, cap 1/L
-    return sps_slack(equal, nothing, starts[1:2], 10 * caps[:1], c=0.5, **factors)[1]
+    return distance_slack(equal, nothing, starts[1:2], 10 * caps[:1], c=0.5, **factors)
 
 
 def agreeing(**factors):  # its rate where it is attained: curvatures L and nearly 0, one common minimum
     curvatures = torch.tensor([2.0, 1e-6, 1e-6], **like)[:, None, None] * torch.eye(2, **like)
     mixed = QuadraticSum(curvatures, 0 * around)
-    return sps_slack(mixed, nothing, starts[1:2], 20 * caps[:1], c=0.5, **factors)[1]
+    return distance_slack(mixed, nothing, starts[1:2], 20 * caps[:1], c=0.5, **factors)
 
 
-# %% tags=["hide-input"]
 slacks = [
-    *sps_slack(three, best_batch, starts, caps),
-    *(sps_slack(three, best_batch, starts, caps, c=c)[1] for c in (0.5, 2.0)),
-    sps_slack(overlap, nothing, starts[:3], 10 * caps[:3])[0],
-    sps_slack(equal, nothing, starts[1:2], caps[:1] / 50)[0],  # steps so short that e_K is nearly e_0
+    mean_slack(three, best_batch, starts, caps),
+    *(distance_slack(three, best_batch, starts, caps, c=c) for c in (0.5, 1.0, 2.0)),
+    mean_slack(valleys, nothing, starts, caps),
+    *(distance_slack(valleys, nothing, starts, caps, c=c) for c in (0.5, 1.0, 2.0)),
+    mean_slack(overlap, nothing, starts[:3], 10 * caps[:3]),
+    mean_slack(equal, nothing, starts[1:2], caps[:1] / 50),  # steps so short that e_K is nearly e_0
     at_rest(),
     arrived(),
     agreeing(),
 ]
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:thm-4.1.1",
     "The exact expectation over all sequences obeys both halves, also where they are attained",
@@ -475,7 +493,7 @@ ledger.check(
     show="card",
 )
 
-# %% tags=["hide-input"]
+# %%
 curved = torch.logspace(-1, 1, 9, **like)
 straight = QuadraticSum(
     curved[:, None, None] * torch.eye(3, **like),
@@ -491,47 +509,15 @@ def one_step(c):  # distance to the minimum of the sample after one step from ze
     return (moved - straight.centers).norm(dim=-1) / straight.centers.norm(dim=-1)
 
 
-ledger.check(
-    "thesis:alg-sps-max",
-    "On a round parabola of any curvature SPS with c = ½ reaches the minimum in one step",
-    measured=one_step(0.5),
-    criterion=identity("‖θ₁ − z‖/‖z‖"),
-    control=control("c = 1", one_step(1.0)),
-    expected="holds",
-)
-
-# %% tags=["hide-input"]
+# %%
 wide = random_quadratics("wide", 8, 3)
 several = torch.randn(8, 50, 3, generator=run.generator("points"), dtype=run.dtype) * 3
 height, slope = wide.oracle(several, torch.arange(8)[:, None])
 square, L_i, mu_i = slope.square().sum(-1), wide.smoothness[:, None], wide.strong_convexity[:, None]
-ledger.check(
-    "thesis:lemma-4.0.1",
-    "Strongly convex: the squared gradient is at least 2μ times the height",
-    measured=square - 2 * mu_i * height,
-    criterion=inequality("‖∇ℓ‖² − 2μ(ℓ − ℓ⋆)", size=square.max().item()),
-    control=control("θ⁴, which is not strongly convex, with μ = 1, near zero", 16 * 0.1**6 - 2 * 0.1**4),
-    expected="holds",
-)
-ledger.check(
-    "thesis:lemma-4.0.2",
-    "Smooth: the squared gradient is at most 2L times the height",
-    measured=2 * L_i * height - square,
-    criterion=inequality("2L(ℓ − ℓ⋆) − ‖∇ℓ‖²", size=square.max().item()),
-    control=control("|θ|^{3/2}, which is not smooth, with L = 1, near zero", 2 * 1e-3**1.5 - 2.25e-3),
-    expected="holds",
-)
 quotient = height / square
-ledger.check(
-    "thesis:lemma-4.1.1",
-    "The Polyak quotient lies between 1/(2L_i) and 1/(2μ_i)",
-    measured=torch.minimum(quotient - 1 / (2 * L_i), 1 / (2 * mu_i) - quotient),
-    criterion=inequality("(ℓ − ℓ⋆)/‖∇ℓ‖² inside [1/(2L_i), 1/(2μ_i)]", size=quotient.max().item()),
-    control=control("without the factor ½", torch.minimum(quotient - 1 / L_i, 1 / mu_i - quotient).min()),
-    expected="holds",
-)
 
-# %% tags=["hide-input"]
+
+# %%
 optimum = wide.minimizer()
 value = wide.oracle(optimum[None])[0]
 nested = [torch.arange(size)[None] for size in range(1, 9)]
@@ -553,6 +539,40 @@ chains = torch.stack(
         for order in itertools.islice(itertools.permutations(range(8)), 0, 40320, 1000)
     ]
 )
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:alg-sps-max",
+    "On a round parabola of any curvature SPS with c = ½ reaches the minimum in one step",
+    measured=one_step(0.5),
+    criterion=identity("‖θ₁ − z‖/‖z‖"),
+    control=control("c = 1", one_step(1.0)),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-4.0.1",
+    "Strongly convex: the squared gradient is at least 2μ times the height",
+    measured=square - 2 * mu_i * height,
+    criterion=inequality("‖∇ℓ‖² − 2μ(ℓ − ℓ⋆)", size=square.max().item()),
+    control=control("θ⁴, which is not strongly convex, with μ = 1, near zero", 16 * 0.1**6 - 2 * 0.1**4),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-4.0.2",
+    "Smooth: the squared gradient is at most 2L times the height",
+    measured=2 * L_i * height - square,
+    criterion=inequality("2L(ℓ − ℓ⋆) − ‖∇ℓ‖²", size=square.max().item()),
+    control=control("|θ|^{3/2}, which is not smooth, with L = 1, near zero", 2 * 1e-3**1.5 - 2.25e-3),
+    expected="holds",
+)
+ledger.check(
+    "thesis:lemma-4.1.1",
+    "The Polyak quotient lies between 1/(2L_i) and 1/(2μ_i)",
+    measured=torch.minimum(quotient - 1 / (2 * L_i), 1 / (2 * mu_i) - quotient),
+    criterion=inequality("(ℓ − ℓ⋆)/‖∇ℓ‖² inside [1/(2L_i), 1/(2μ_i)]", size=quotient.max().item()),
+    control=control("without the factor ½", torch.minimum(quotient - 1 / L_i, 1 / mu_i - quotient).min()),
+    expected="holds",
+)
 ledger.check(
     "thesis:eq-97",
     "The price of not interpolating never grows with the batch size",
@@ -567,15 +587,18 @@ ledger.check(
 #
 # **The batch's minimum is unknown.** For an over-parameterized network $\mathcal L_S^\star$ is zero, or nearly. As soon as a
 # penalty is added it is not. For the logistic loss with ridge $\rho$ and *one* sample $x$ it is the solution of a scalar
-# equation: the minimizer is a multiple of $x$, and its margin $t$ solves $t\,(1+e^t)=\lVert x\rVert^2/\rho$. For two
-# samples or more there is no such formula, and finding $\mathcal L_S^\star$ costs as much as training on the batch.
+# equation: the minimizer is a multiple of $x$, and its margin $t$ solves $t\,(1+e^t)=\lVert x\rVert^2/\rho$. For larger batches one would have to minimize numerically at every step.
 #
-# **The floor cannot be removed.** In {prf:ref}`thesis-thm-4-1-1` the floor is $2\Delta_b$ times
-# $\eta_{\max}/\eta_{\min}=\max\{1,2cL\eta_{\max}\}\ge1$. So the bound never falls below $2\Delta_b$, whatever the cap and
-# $c$. (For a cap below $1/2cL$ SPS *is* gradient descent with the constant step $\eta_{\max}$, whose error is small;
-# the bound does not see it.) Is this only the bound?
+# **A larger $c$ cannot remove the floor.** In {prf:ref}`thesis-thm-4-1-1` the floor is $2\Delta_b$ times
+# $\eta_{\max}/\eta_{\min}=\max\{1,2cL\eta_{\max}\}\ge1$. So the *bound* never falls below $2\Delta_b$, whatever the cap and
+# $c$. Is this only the bound? For the two parabolas of the first figure one can compute. As long as the cap never acts, an SPS step goes $w=\frac1{2c}$ of the way to $\pm1$, so that in the long run $\theta$ has mean $0$ and variance $\frac w{2-w}$, and the
+# mean loss stays above its minimum by
+#
+# $$\frac{a_1+a_2}4\Bigl({\theta^\star}^2+\frac w{2-w}\Bigr)\ \ge\ \frac{a_1+a_2}4\,{\theta^\star}^2 .$$ (eq-polyak-steps-floor)
+#
+# No $c$ removes the first term. A small *cap* does: below $\frac1{2cL}$ it always acts, SPS is then gradient descent with the constant step $\eta_{\max}$, and its error is of order $\eta_{\max}$. The bound does not see this. The row below runs four values of $c$ without a cap, and the cap $0.001$ as what breaks it.
 
-# %% tags=["hide-input"]
+# %%
 twenty = torch.randint(len(problem.signs), (12, 20), generator=run.generator("twenty"))
 scalar = []
 for square_norm in problem.inputs.square().sum(-1).tolist():
@@ -588,6 +611,28 @@ def formula_error(rows):
     return (scalar[rows].mean(-1) - problem.minimum(rows)).abs()
 
 
+# %%
+floor_steps, floor_runs = (
+    run.pick(smoke=2000, book=6000, paper=20_000),
+    run.pick(smoke=10, book=60, paper=200),
+)
+floor_draws = torch.randint(2, (floor_steps, floor_runs), generator=run.generator("floor"))
+removable = 3 / 4 * (1 / 3) ** 2  # (a_1 + a_2)/4 · θ⋆² for the curvatures 2 and 1
+
+
+def late_excess(rule):  # ℒ − ℒ⋆, mean over the second half of each run, in units of the above
+    begin = torch.full((floor_runs, 1, 1), 2.5, **like)
+    oracle = tug(torch.tensor([2.0], **like), floor_draws)
+    late = range(floor_steps // 2, floor_steps + 1)
+    path = ensembles.iterate(rule, oracle, begin, floor_steps, late).values[..., 0, 0]
+    return 3 / 4 * (path - 1 / 3).square().mean(0) / removable
+
+
+by_c = torch.stack([late_excess(rules.SPS(cap=math.inf, c=c)) for c in (0.5, 1.0, 3.0, 10.0)])
+by_formula = 1 + torch.tensor([w / (2 - w) for w in (1.0, 0.5, 1 / 6, 0.05)], **like) / (1 / 3) ** 2
+assert torch.allclose(by_c.mean(1), by_formula, rtol=0.1)
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-problem-1",
     "For a single sample the minimum of the ridge-penalized logistic loss is a scalar equation",
@@ -596,21 +641,18 @@ ledger.check(
     control=control("batches of twenty", formula_error(twenty)),
     expected="holds",
 )
-cap_grid, L_three = torch.logspace(-4, 4, 33, **like), three.smoothness.max()
 ledger.check(
     "thesis:claim-problem-2",
-    "No cap and no c makes the floor of the bound smaller than 2Δ_b",
-    measured=torch.stack(
-        [cap_grid / torch.minimum(1 / (2 * c * L_three), cap_grid) for c in (0.1, 0.5, 1.0, 10.0)]
-    )
-    - 1,
-    criterion=inequality("η_max/η_min − 1", size=1e5),
-    control=control("η_min = 1/2cL whatever the cap, at the smallest cap", cap_grid[0] * 2 * L_three - 1),
+    "As long as the cap does not act, no divisor c removes the floor of SPS",
+    measured=by_c.amin(0),
+    criterion=confident("late excess over (a₁ + a₂)θ⋆²/4, the least of four values of c", at_least=1.0),
+    control=control("c = 1 and the cap 0.001, which always acts", late_excess(rules.SPS(cap=1e-3, c=1.0))),
     expected="holds",
+    needs="book",
 )
 
 # %% [markdown]
-# ### The bias has an address
+# ### Where a decreasing step goes
 #
 # Let $c_k$ grow, so that the step decreases. For ordinary steps this is what makes the noise die out. Now the two
 # parabolas of the first figure: $\ell_1=\frac{a_1}2(\theta-1)^2$ and $\ell_2=\frac{a_2}2(\theta+1)^2$ with probability one half each.
@@ -719,7 +761,8 @@ def mean_step(point):
 address = torch.as_tensor(root(mean_step, [0.0, 0.2], tol=1e-13).x, **like)
 assert (address - bowls(False).minimizer()).norm() > 0.3
 
-# %% tags=["hide-input"]
+
+# %%
 steps_2d, runs_2d = run.pick(smoke=300, book=10_000, paper=30_000), run.pick(smoke=8, book=60, paper=200)
 coin = torch.randint(2, (steps_2d, runs_2d, 1), generator=run.generator("coin"))
 rules_2d = {"DecSPS": rules.DecSPS(), "SPS": decreasing_sps}
@@ -775,11 +818,10 @@ plt.show()
 # minimizer.
 
 # %% tags=["hide-input"]
-both = torch.cat([off("DecSPS", False), off("DecSPS", True)])
 ledger.check(
     "thesis:fig-32",
     "DecSPS settles at the minimizer whether or not the two bowls share it",
-    measured=both,
+    measured=torch.cat([off("DecSPS", False), off("DecSPS", True)]),
     criterion=confident("distance of the late average from θ⋆", at_most=0.1),
     control=control("decreasing SPS, minima differ", off("SPS", False)),
     expected="reproduced",
@@ -836,7 +878,7 @@ ledger.check(
 # The check lets the batch size, the cap and three divisors vary; what breaks it is SPS with the same divisors.
 
 
-# %% tags=["hide-input"]
+# %%
 def record_all(problem, rule, rows, start):  # every iterate and step size
     steps = len(rows)
     found = ensembles.iterate(
@@ -847,7 +889,7 @@ def record_all(problem, rule, rows, start):  # every iterate and step size
 
 growths = {"constant": lambda k: 1.0, "root": root_growth, "faster": lambda k: (k + 1.0) ** 0.8}
 
-# %% tags=["hide-input"]
+# %%
 walk_steps, walks = run.pick(smoke=60, book=400, paper=1000), 12
 walk_caps = torch.tensor([0.02, 0.5, 10.0, 1000.0], **like)
 walk_rows = {
@@ -861,7 +903,7 @@ walked = {
 }
 plain_walk = record_all(wide, rules.SPS(walk_caps[:, None], c=root_growth), walk_rows[1], walk_start)
 
-# %% tags=["hide-input"]
+# %%
 L_wide = wide.smoothness.max()
 
 
@@ -873,6 +915,7 @@ def lemma_slack(steps_taken, growth):  # the three inequalities, relative to the
     return torch.cat([(product - floor).flatten(), (1 - product).flatten(), fall.flatten()])
 
 
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:lemma-4.2.1",
     "Every DecSPS step lies between the two curves and below the step before it",
@@ -945,7 +988,7 @@ ledger.check(
 # first step from $\theta^\star$; far from there and with a large divisor, so that a step hardly moves, the term in $D^2$ is nearly needed.
 
 
-# %% tags=["hide-input"]
+# %%
 def theorem_sum(c, tilde, square, price):  # K times the right side, for K = 1, 2, ...; c (K, ...)
     return 2 * c * tilde * square + price * (1 / c).cumsum(0)
 
@@ -1012,7 +1055,7 @@ ledger.check(
 # Now a long run where the corollary matters: two parabolas of curvature ratio five. The bound falls like
 # $1/\sqrt K$, and SPS, which stays at its wrong point, must cross it.
 
-# %% tags=["hide-input"]
+# %%
 long_steps, long_runs = (
     run.pick(smoke=4000, book=10_000, paper=100_000),
     run.pick(smoke=10, book=100, paper=400),
@@ -1059,14 +1102,9 @@ ax.set(
 ax.legend()
 plt.show()
 
-# %% tags=["hide-input"]
+# %%
 late_slope = statistics.log_log_slope(marks[len(marks) // 2 :], gaps["DecSPS"].mean(1)[len(marks) // 2 :])
 assert late_slope.estimate < -0.6 or run.scale == "smoke"
-figures.numbers(
-    run,
-    "fig-polyak-steps-rate",
-    {"steps": marks, "decsps": gaps["DecSPS"].mean(1), "sps": gaps["SPS"].mean(1), "bound": rate_bound},
-)
 root_count = torch.arange(1, 1_000_001, **like)
 
 
@@ -1081,6 +1119,34 @@ def below(gap, bound):  # 1 - upper end of the interval of the mean gap, over th
     return (1 - statistics.mean_interval(gap, 0.999).high / bound).reshape(1)
 
 
+# %%
+def increments(steps_taken):  # coefficients of the telescope, relative to the last
+    return (1 / steps_taken).diff(dim=0) * steps_taken[-1]
+
+
+between = torch.tensor([0.05, 0.15, 0.3], **like)[:, None]  # between SPS's point 0 and the minimizer 1/3
+divisor = torch.tensor([1.0, 10.0, 100.0, 1000.0], **like)
+slopes = torch.stack([2 * (between - 1), between + 1])  # of the two parabolas, curvature ratio 2
+heights = torch.stack([(between - 1) ** 2, (between + 1) ** 2 / 2])
+
+
+def inner_product(eta):  # c times the mean of eta <g, theta - theta*>, over its predicted value
+    return (divisor * eta * slopes * (between - 1 / 3)).mean(0) / (between * (between - 1 / 3) / 2) - 1
+
+
+paths_by_cap = walked["root", 1][0]
+
+
+def same_path(index):
+    return (paths_by_cap[:, :, index] - paths_by_cap[:, :, 3]).abs().amax((0, -1))
+
+
+# %% tags=["hide-input"]
+figures.numbers(
+    run,
+    "fig-polyak-steps-rate",
+    {"steps": marks, "decsps": gaps["DecSPS"].mean(1), "sps": gaps["SPS"].mean(1), "bound": rate_bound},
+)
 ledger.check(
     "thesis:cor-4.2.1",
     "The bound of order 1/√K is never below the theorem's, and the gap of the long run is below it",
@@ -1093,13 +1159,6 @@ ledger.check(
     expected="holds",
     needs="book",
 )
-
-
-# %% tags=["hide-input"]
-def increments(steps_taken):  # coefficients of the telescope, relative to the last
-    return (1 / steps_taken).diff(dim=0) * steps_taken[-1]
-
-
 ledger.check(
     "thesis:remark-d.1.2",
     "The coefficients of the telescope are not negative for DecSPS",
@@ -1108,16 +1167,6 @@ ledger.check(
     control=control("SPS with a decreasing factor, worst", increments(plain_walk[1]).min()),
     expected="holds",
 )
-between = torch.tensor([0.05, 0.15, 0.3], **like)[:, None]  # between SPS's point 0 and the minimizer 1/3
-divisor = torch.tensor([1.0, 10.0, 100.0, 1000.0], **like)
-slopes = torch.stack([2 * (between - 1), between + 1])  # of the two parabolas, curvature ratio 2
-heights = torch.stack([(between - 1) ** 2, (between + 1) ** 2 / 2])
-
-
-def inner_product(eta):  # c times the mean of eta <g, theta - theta*>, over its predicted value
-    return (divisor * eta * slopes * (between - 1 / 3)).mean(0) / (between * (between - 1 / 3) / 2) - 1
-
-
 ledger.check(
     "thesis:remark-d.1.1",
     "Between the two points the mean SPS step moves away from the minimizer, in proportion to 1/c",
@@ -1126,13 +1175,6 @@ ledger.check(
     control=control("a step that does not look at the draw", inner_product(1 / (4 * divisor))),
     expected="holds",
 )
-paths_by_cap = walked["root", 1][0]
-
-
-def same_path(index):
-    return (paths_by_cap[:, :, index] - paths_by_cap[:, :, 3]).abs().amax((0, -1))
-
-
 ledger.check(
     "thesis:remark-d.1.3",
     "A cap above the first quotient has no influence on the path",
@@ -1156,42 +1198,49 @@ ledger.check(
 # proves it where every loss is strongly convex.
 # :::
 #
-# **The dimension appears nowhere**, again in contrast to bounds for coordinate-wise AdaGrad: the step is bounded below by
-# $1/2c_kL$. The row below rotates a problem with three parameters into 300, and the losses along the run stay the same to
-# rounding; coordinate-wise AdaGrad sees another problem.
+# **The dimension appears nowhere.** In bounds for coordinate-wise AdaGrad the factor in front of $D^2$ is the trace of the preconditioner, $\sum_j\bigl(\sum_k[g_k]_j^2\bigr)^{1/2}$, which can be $\sqrt d$ times the root of the summed squared norms. Here it is
+# $1/\eta_{K-1}\le2c_{K-1}\tilde L$, a number that a rotation into more coordinates does not change. The row below puts one problem with three parameters into $3$ to $3000$ dimensions by a random rotation and takes both factors along the runs.
+# (A constant step of SGD has a factor without dimension, too; but one must know it.)
 
-# %% tags=["hide-input"]
-lift = torch.linalg.qr(torch.randn(300, 3, generator=run.generator("lift"), dtype=run.dtype)).Q
+# %%
+dimensions = (3, 30, 300, 3000)
 
 
-def losses_along(rule, lifted):  # loss at every step, small problem or the same one inside 300 dimensions
-    carry = (lambda theta: theta @ lift) if lifted else (lambda theta: theta)
-    back = (lambda gradient: gradient @ lift.T) if lifted else (lambda gradient: gradient)
+def inside(d):  # the problem with three parameters, rotated into d dimensions
+    lift = torch.linalg.qr(torch.randn(d, 3, generator=run.generator("lift"), **like)).Q
 
     def oracle(theta, k):
-        loss, gradient = wide.oracle(carry(theta), walk_rows[1][k])
-        return loss, back(gradient)
+        loss, gradient = wide.oracle(theta @ lift, walk_rows[1][k])
+        return loss, gradient @ lift.T
 
-    begin = torch.full((walks, 1, 3), 2.0, **like)
-    begin = begin @ lift.T if lifted else begin
-
-    def observe(theta):
-        return wide.oracle(carry(theta))[0]
-
-    return ensembles.iterate(rule, oracle, begin, walk_steps, range(0, walk_steps, 10), observe).values
+    return oracle, torch.full((walks, 1, 3), 2.0, **like) @ lift.T
 
 
-def lifting(rule):
-    small = losses_along(rule, False)
-    return ((losses_along(rule, True) - small) / small).abs().amax((0, 2))
+def last_state(rule, d, watch):
+    oracle, begin = inside(d)
+    return ensembles.iterate(rule, oracle, begin, walk_steps, [walk_steps], watch=watch).watched[-1]
 
 
+def adagrad_factor(state):  # trace of the preconditioner over the root of the summed squared norms
+    squares = state.sum_of_squares
+    return squares.sqrt().sum(-1) / squares.sum(-1).sqrt()
+
+
+decsps_factors = torch.stack(
+    [1 / last_state(rules.DecSPS(), d, lambda state: state.step_size) for d in dimensions]
+)
+adagrad_factors = torch.stack([last_state(rules.AdaGrad(0.5), d, adagrad_factor) for d in dimensions])
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:remark-4.2.2",
-    "DecSPS takes the same losses in 300 dimensions as in the three that matter",
-    measured=lifting(rules.DecSPS()),
-    criterion=identity("|L(lifted run) − L(run)|/L(run)", size=100.0),
-    control=control("coordinate-wise AdaGrad", lifting(rules.AdaGrad(0.5))),
+    "The factor 1/η_{K−1} of DecSPS is the same in 3, 30, 300 and 3000 dimensions",
+    measured=decsps_factors[1:] / decsps_factors[0] - 1,
+    criterion=identity("1/η_{K−1} in d dimensions over the same in three, minus 1", size=100.0),
+    control=control(
+        "trace of AdaGrad's preconditioner over the root of the summed squares",
+        adagrad_factors[1:] / adagrad_factors[0] - 1,
+    ),
     expected="holds",
 )
 
@@ -1280,7 +1329,7 @@ def guaranteed(problem, cap, theta, share=1.0):
     return share * torch.maximum((theta - star).square().sum(), balance)
 
 
-# %% tags=["hide-input"]
+# %%
 round_ones = QuadraticSum(
     2 * torch.eye(2, **like).expand(4, 2, 2), torch.tensor([[3, 0], [-1, 1], [-1, -1], [0, 0]], **like)
 )
@@ -1297,18 +1346,8 @@ greedy_steps = run.pick(smoke=100, book=400, paper=4000)
 realized = torch.stack([adversary(q, cap, q.minimizer() + shift, greedy_steps) for q, cap, shift in cases])
 allowed = torch.stack([guaranteed(q, cap, q.minimizer() + shift) for q, cap, shift in cases])
 tight = realized[-3:]
-ledger.check(
-    "thesis:prop-4.2.1",
-    "No adversary leaves the guaranteed ball, nor the smaller one",
-    measured=1 - realized / allowed,
-    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/squared radius, with B′ in the place of B"),
-    control=control(
-        "a squared radius one per cent smaller, round parabolas",
-        1 - tight / torch.stack([guaranteed(q, cap, q.minimizer(), 0.99) for q, cap, _ in cases[-3:]]),
-    ),
-    expected="holds",
-    show="card",
-)
+
+# %%
 a_values = torch.tensor([0.05, 0.3, 0.7, 1.0], **like)
 
 
@@ -1327,6 +1366,20 @@ a_random, b_random, z_random = (
 )
 a_random = a_random.clamp(max=1.0)
 top_of_all = torch.maximum(z_random, b_random / a_random)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:prop-4.2.1",
+    "No adversary leaves the guaranteed ball, nor the smaller one",
+    measured=1 - realized / allowed,
+    criterion=inequality("1 − max ‖θ_k − θ⋆‖²/squared radius, with B′ in the place of B"),
+    control=control(
+        "a squared radius one per cent smaller, round parabolas",
+        1 - tight / torch.stack([guaranteed(q, cap, q.minimizer(), 0.99) for q, cap, _ in cases[-3:]]),
+    ),
+    expected="holds",
+    show="card",
+)
 ledger.check(
     "thesis:lemma-d.1.1",
     "The recursion never exceeds the larger of its start and b/a",
@@ -1374,7 +1427,7 @@ plt.show()
 # record must lie inside; one of the runs draws the flat parabola for ever and fills the ball. That run makes $D$ equal to its
 # bound in the theorem, too.
 
-# %% tags=["hide-input"]
+# %%
 wild_caps = torch.tensor([0.1, 1.0, 10.0, 1e4], **like)
 wild_draws = long_draws[: run.pick(smoke=1000, book=1000, paper=1000), :20].clone()
 wild_draws[:, -1] = 1  # one run that draws the flat parabola for ever
@@ -1390,6 +1443,10 @@ def farthest(rule, count):  # largest squared distance over the run, (runs, grid
 
 
 wild = farthest(rules.DecSPS(wild_caps[:, None]), 4)
+filled = rate(L_five, wild[-1], price_mean, long_steps)  # the corollary with D of the run that fills the ball
+guarantee = rate(L_five, ball, price_mean, long_steps)
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:remark-4.2.4",
     "DecSPS stays in its ball for every cap",
@@ -1406,8 +1463,6 @@ ledger.check(
     ),
     expected="holds",
 )
-filled = rate(L_five, wild[-1], price_mean, long_steps)  # the corollary with D of the run that fills the ball
-guarantee = rate(L_five, ball, price_mean, long_steps)
 ledger.check(
     "thesis:thm-4.2.2",
     "With the guaranteed distance the bound exceeds the corollary's; the long run's gap is below it",
@@ -1429,34 +1484,21 @@ ledger.check(
 # %% [markdown]
 # ## Against tuned rivals
 #
-# The source compares on logistic regression with a ridge: the sets a1a (ridge $0.01$) and breast cancer (ridge $0.1$)
-# of LIBSVM. DecSPS uses $c_0=1$, $\eta_{\max}=10$, $c_k=\sqrt{k+1}$ and the lower bound zero, untuned. Each rival gets the best of
-# **nine** step sizes, half a decade apart, chosen by its mean gap at the end: plain stochastic descent with $\eta/\sqrt{k+1}$ (SGD);
-# AdaGrad-Norm {cite}`ward2019adagrad`, one step size $\eta/b_k$ with $b_k^2=0.1^2+\sum_{j\le k}\lVert g_j\rVert^2$; Adam
-# {cite}`kingma2015adam` with constant $\eta$; AMSGrad {cite}`reddi2018convergence` with $\eta/\sqrt{k+1}$; both with
-# $\beta_1=0$ as in the source.
+# The source compares on logistic regression with a ridge: the sets a1a (ridge $0.01$) and breast cancer (ridge $0.1$). DecSPS uses $c_0=1$, $\eta_{\max}=10$, $c_k=\sqrt{k+1}$ and the lower bound zero, untuned. Each rival gets the best of
+# **nine** step sizes, chosen by its mean gap at the end:
 #
-# Batch size, number of steps, grids and start are not given there. We took batches of 20, 3,000 steps, the mean over ten late
-# records as the end, and, because it turned out to decide the ranking, *two* starts: zero, and a standard normal vector, called
-# *far*. The verdicts below are taken from zero, the usual start for a convex loss. **We chose it after we had seen both**, so the
-# far start is shown beside it: taken from there, the two comparisons on breast cancer would reproduce and the two on a1a would not.
+# - SGD with $\eta/\sqrt{k+1}$;
+# - AdaGrad-Norm {cite}`ward2019adagrad`, one step $\eta/b_{k+1}$ for all coordinates with $b_{k+1}^2=b_k^2+\lVert g_k\rVert^2$ and $b_0=0.1$, so that the gradient of the step counts in its own divisor (the authors' published code leaves the very first gradient out);
+# - Adam {cite}`kingma2015adam` with constant $\eta$, and AMSGrad {cite}`reddi2018convergence`, Adam with a running maximum in the divisor, with $\eta/\sqrt{k+1}$; both with $\beta_1=0$ as in the source.
 #
-# :::{admonition} Predict first
-# :class: tip
-# On breast cancer, from zero: how often does the running minimum of DecSPS change in 3,000 steps?
-# :::
-#
-# :::{dropdown} Answer
-# Never, in any of the twenty runs on the true file (a row below). At zero every loss is $\ln2$ and every gradient is large, and the first quotient
-# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient. It has
-# adapted once.
-# :::
+# Batch size, number of steps, grids and start are not given there. For the figures on breast cancer we take them from the authors' public notebooks ([aorvieto/DecSPS](https://github.com/aorvieto/DecSPS)). For the others we took batches of 20, 3,000 steps, the mean over ten late
+# records as the end, and, because it turned out to decide the ranking, *two* starts: zero, and a standard normal vector, called *far*. Their verdicts are taken from zero, the usual start for a convex loss. **We chose it after we had seen both.**
 #
 # First on the sets that ship with the library, computed live: the Wisconsin breast cancer data with 30 inputs, and for a1a
 # the digits, those above 4 against the others.
 
-# %% tags=["hide-input"]
-rival_seeds = run.seeds(smoke=3, book=5, paper=20)
+# %%
+rival_seeds = run.seeds(smoke=4, book=12, paper=20)
 rival_steps = run.pick(smoke=200, book=3000, paper=3000)
 live = {
     name: comparison.compare(comparison.shipped(name), rival_seeds, rival_steps)
@@ -1474,26 +1516,27 @@ named = {
     "adam": "Adam",
     "amsgrad": "AMSGrad",
 }
-inks = dict(
-    zip(
-        named,
-        (COLORS["blue"], COLORS["dark grey"], COLORS["vermillion"], COLORS["green"], COLORS["purple"]),
-        strict=True,
-    )
-)
-
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The shipped sets: untuned DecSPS keeps up on one and not on the other.** Training loss above its minimum from zero, best of nine step sizes for every rival; geometric mean over five seeds with 95 % interval. The control for every method is SGD with the smallest step of its grid (dashed).", "name": "fig-polyak-steps-shipped"}, "image": {"alt": "Two stacked log-log panels of the gap against the step number with five curves and bands each. On digits DecSPS ends above the others; on breast cancer it ends among the lowest."}}
+inks = {
+    method: COLORS[name]
+    for method, name in zip(named, ("blue", "dark grey", "vermillion", "green", "purple"), strict=True)
+}
 
 
 def draw_gaps(ax, arrays):
     for method, title in named.items():
         gap = np.asarray(arrays[f"{method}_gap"])[1:]
-        figures.band(
-            ax, np.asarray(arrays["record"])[1:], gap.T, label=title, color=inks[method], geometric=True
-        )
+        at = np.asarray(arrays["record"])[1:]
+        figures.band(ax, at, gap.T, label=title, color=inks[method], geometric=True)
     ax.set(xscale="log", yscale="log")
 
 
+def log_shares(name):  # ln(gap of DecSPS/gap of the best SGD step) at the end, one value a seed
+    arrays = live[name]
+    tuned = arrays["sgd_final"][:, arrays["sgd_best"]]
+    return (arrays["decsps_final"][:, 0] / tuned).log()
+
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The shipped sets: untuned DecSPS keeps up on one and not on the other.** Training loss above its minimum from zero, best of nine step sizes for every rival; geometric mean over twelve seeds with 95 % interval. The control for every method is SGD with the smallest step of its grid (dashed).", "name": "fig-polyak-steps-shipped"}, "image": {"alt": "Two stacked log-log panels of the gap against the step number with five curves and bands each. On digits DecSPS ends above the others; on breast cancer it ends among the lowest."}}
 fig, axes = figures.subplots(2, 1, size=(6.0, 6.6))
 for ax, (name, arrays) in zip(axes, live.items(), strict=True):
     draw_gaps(ax, arrays)
@@ -1507,33 +1550,128 @@ axes[0].legend(fontsize=8, ncol=2)
 plt.show()
 
 # %% tags=["hide-input"]
-
-
-def log_shares(name):  # of the gaps at the end, one value a seed
-    arrays = live[name]
-    tuned = arrays["sgd_final"][:, arrays["sgd_best"]]
-    return (arrays["decsps_final"][:, 0] / tuned).log()
-
-
-if run.scale != "smoke":  # 200 steps are too few to tell the two sets apart
-    ledger.check(
-        "thesis:beyond-polyak-shipped",
-        "Digits, from zero: untuned DecSPS ends above the best of nine SGD steps",
-        measured=log_shares("digits"),
-        criterion=confident("ln(gap of DecSPS/gap of tuned SGD)", at_least=math.log(2), level=0.95),
-        control=control("breast cancer", log_shares("breast-cancer")),
-        expected="reproduced",
-        claim="experiment",
-        seeds=rival_seeds,
-        needs="book",
-    )
+ledger.check(
+    "thesis:beyond-polyak-shipped",
+    "Digits, from zero: untuned DecSPS ends above twice the gap of the best of nine SGD steps",
+    measured=log_shares("digits"),
+    criterion=confident("ln(gap of DecSPS/gap of tuned SGD) (ln 2)", at_least=math.log(2)),
+    control=control("breast cancer", log_shares("breast-cancer")),
+    expected="reproduced",
+    claim="experiment",
+    seeds=rival_seeds,
+    needs="book",
+    rtol=1e-3,
+)
 
 # %% [markdown]
-# The true files cannot be shipped. They were run once by
-# `python -m learning_dynamics.experiments.polyak_steps.step_size_comparison --files FOLDER`, the same code with 20 seeds; the curves are kept. So
-# {numref}`fig-polyak-steps-true`, {numref}`fig-polyak-steps-step-sizes` and the rows and the table on the true files carry **no recomputed slice**:
-# the set that scikit-learn calls breast cancer has other inputs than LIBSVM's, and a1a does not ship at all. What is
-# recomputed is the same code on the two sets above.
+# ### In the set-up of the authors' notebooks
+#
+# For breast cancer the notebooks have scikit-learn's 30 standardized inputs without an intercept, the loss $\frac1n\sum_i\frac12\ln(1+e^{-y_ix_i^\top\theta})+\frac{0.1}2\lVert\theta\rVert^2$, batches of five without repetition, 59,319 steps and one normal start. Their targets are $0$ and $1$, although
+# the loss is made for $\pm1$: samples with the target $0$ add only a constant. We ran both kinds of target with 20 seeds and finer grids, by `python -m learning_dynamics.experiments.polyak_steps.notebook_comparison`. The results are kept; the page recomputes the first thousand steps of two seeds.
+# The verdicts are taken from the notebooks' own targets.
+
+# %%
+twenty_seeds = list(range(20))
+notebooks = {
+    targets: results.load("adaptivity/polyak_steps", f"notebook-{targets}").arrays
+    for targets in ("zero-one", "signs")
+}
+recorded = [
+    int(k) for k in notebooks["zero-one"]["record"] if k <= run.pick(smoke=100, book=1000, paper=1000)
+]
+for method in ("decsps", "adagrad_norm"):
+    place = int(notebooks["zero-one"][f"{method}_best"])
+    again = notebook.run_method(
+        notebook.problem("zero-one"), method, [0, 1], recorded[-1], recorded, place=place
+    )
+    kept_gap = notebooks["zero-one"][f"{method}_gap"][: len(recorded), :2]
+    results.agree({"gap": kept_gap}, {"gap": again["gap"]}, rtol=1e-6)
+
+
+def notebook_end(method, targets="zero-one", setting=None):  # gap at the end, one value a seed
+    arrays = notebooks[targets]
+    setting = int(arrays[f"{method}_best"]) if setting is None else setting
+    return arrays[f"{method}_final"][:, setting]
+
+
+def best_other(method, default):  # the best of the other settings of DecSPS
+    ends = notebooks["zero-one"][f"{method}_final"]
+    others = np.delete(ends, default, axis=1)
+    return others[:, others.mean(0).argmin()]
+
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the authors' set-up untuned DecSPS ends below AdaGrad-Norm at every step size.** Breast cancer, targets 0 and 1 (left) and $\\pm1$ (right). Gap at the end against the step size of AdaGrad-Norm and AMSGrad, mean and 95 % interval over 20 seeds; blue: DecSPS with its defaults. Kept results. What breaks it: DecSPS with $c_0=4$ (dashed).", "name": "fig-polyak-steps-notebook"}, "image": {"alt": "Two log-log panels with a V-shaped curve for each of two rivals, a horizontal blue line near or below their lowest points and a dashed line far above."}}
+fig, panels = figures.subplots(1, 2, size=(8.4, 3.9), sharey=True)
+for ax, (targets, arrays) in zip(panels, notebooks.items(), strict=True):
+    for method in ("adagrad_norm", "amsgrad"):
+        figures.band(
+            ax,
+            arrays[f"{method}_grid"],
+            arrays[f"{method}_final"],
+            label=named[method],
+            color=inks[method],
+            geometric=True,
+        )
+    span = [3e-3, 5.0]
+    ours = np.repeat(notebook_end("decsps", targets)[:, None], 2, axis=1)
+    figures.band(ax, span, ours, label="DecSPS, untuned", color=inks["decsps"], geometric=True)
+    worst = notebook_end("decsps_c0", targets, -1).mean()
+    figures.line_control(ax, span, [worst, worst], label="DecSPS, $c_0=4$")
+    ax.set(xscale="log", yscale="log", xlabel="$\\eta$ of the rival", title=targets)
+panels[0].set(ylabel="gap after 59,319 steps")
+panels[0].legend(fontsize=8)
+plt.show()
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:fig-34",
+    "Breast cancer, authors' set-up: untuned DecSPS ends below AdaGrad-Norm at the best of nine steps",
+    measured={"DecSPS": notebook_end("decsps"), "tuned AdaGrad-Norm": notebook_end("adagrad_norm")},
+    criterion=ordering("gap at the end", ["DecSPS", "tuned AdaGrad-Norm"]),
+    control=control(
+        "DecSPS with c₀ = 2",
+        {"DecSPS": notebook_end("decsps_c0", setting=3), "tuned AdaGrad-Norm": notebook_end("adagrad_norm")},
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+    show="card",
+)
+ledger.check(
+    "thesis:fig-36",
+    "Breast cancer, authors' set-up: untuned DecSPS ends below AMSGrad at the best of nine steps",
+    measured={"DecSPS": notebook_end("decsps"), "tuned AMSGrad": notebook_end("amsgrad")},
+    criterion=ordering("gap at the end", ["DecSPS", "tuned AMSGrad"]),
+    control=control(
+        "DecSPS with c₀ = 2",
+        {"DecSPS": notebook_end("decsps_c0", setting=3), "tuned AMSGrad": notebook_end("amsgrad")},
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+)
+ledger.check(
+    "thesis:claim-decsps-defaults",
+    "Breast cancer, authors' set-up: of five c₀ none ends below c₀ = 1; of five caps none below 10",
+    measured={"default": notebook_end("decsps"), "best other c₀": best_other("decsps_c0", 2)},
+    criterion=ordering("gap at the end", ["default", "best other c₀"]),
+    control=control(
+        "c₀ = 2 in the place of 1",
+        {"default": notebook_end("decsps_c0", setting=3), "best other c₀": best_other("decsps_c0", 2)},
+    ),
+    expected="reproduced",
+    claim="experiment",
+    seeds=twenty_seeds,
+)
+
+# %% [markdown]
+# A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters: here $c_0=2$ ends hundreds of times higher. On other problems the best $c_0$ is another (table below).
+#
+# ### The true files
+#
+# The LIBSVM files cannot be shipped. They were run once by
+# `python -m learning_dynamics.experiments.polyak_steps.step_size_comparison --files FOLDER`, the same code as for the shipped sets with 20 seeds; the curves are kept. So
+# {numref}`fig-polyak-steps-true`, {numref}`fig-polyak-steps-step-sizes` and their rows carry **no recomputed slice**.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The start decides the ranking.** The true LIBSVM files, 20 seeds, geometric mean with 95 % interval, kept results. From zero (left) untuned DecSPS ends close to the tuned rivals. From the far start (right) it is far behind on a1a, and ahead of AdaGrad-Norm, Adam and AMSGrad on breast cancer. What breaks it is a small ridge together with a far start.", "name": "fig-polyak-steps-true"}, "image": {"alt": "Four log-log panels. Left: five bunched curves on each set. Upper right: the blue DecSPS curve stays far above the others. Lower right: it lies with SGD below the other three."}}
 fig, axes = figures.subplots(2, 2, size=(6.4, 6.0), sharey="row", sharex=True)
@@ -1547,19 +1685,8 @@ for ax in axes[1]:
 axes[0, 0].legend(fontsize=8)
 plt.show()
 
-# %% tags=["hide-input"]
-figures.numbers(
-    run,
-    "fig-polyak-steps-true",
-    {"step": true_files["a1a", "zero"]["record"]}
-    | {
-        f"{name.replace('-', '_')}_{start}_{method}": arrays[f"{method}_gap"].mean(1)
-        for (name, start), arrays in true_files.items()
-        for method in named
-    },
-)
 
-
+# %%
 def end(name, start, method):  # gap at the end, one value a seed, at the rival's best step size
     arrays = true_files[name, start]
     return arrays[f"{method}_final"][:, int(arrays[f"{method}_best"])]
@@ -1578,8 +1705,19 @@ def worst_sgd(name, method):  # the largest step of SGD in the place of DecSPS
     return pair(name, "zero", method) | {"DecSPS": broken}
 
 
+three_rivals = np.stack([end("breast-cancer", "far", m) for m in ("adagrad_norm", "adam", "amsgrad")])
+
 # %% tags=["hide-input"]
-twenty_seeds = list(range(20))
+figures.numbers(
+    run,
+    "fig-polyak-steps-true",
+    {"step": true_files["a1a", "zero"]["record"]}
+    | {
+        f"{name.replace('-', '_')}_{start}_{method}": arrays[f"{method}_gap"].mean(1)
+        for (name, start), arrays in true_files.items()
+        for method in named
+    },
+)
 ledger.check(
     "thesis:fig-33",
     "a1a, from zero: untuned DecSPS ends within twice the gap of the best of nine SGD steps",
@@ -1593,45 +1731,22 @@ ledger.check(
     reason="The mean of the ratio is below two, but its interval over twenty seeds reaches beyond; from the far "
     "start DecSPS is more than ten times behind.",
 )
-for figure, name, method, verdict, why in (
-    (
-        34,
-        "breast-cancer",
-        "adagrad_norm",
-        "not reproduced",
-        "From zero DecSPS ends a little behind in the mean, and the interval of the difference contains zero. From the "
-        "far start DecSPS is ahead, as in the source; which start the source used is not known.",
-    ),
-    (
-        35,
-        "a1a",
-        "adam",
-        "partly",
-        "From zero DecSPS is ahead in the mean, with an interval that contains zero; from the far start Adam is ahead.",
-    ),
-    (
-        36,
-        "breast-cancer",
-        "amsgrad",
-        "not reproduced",
-        "From zero DecSPS ends a little behind in the mean, and the interval of the difference contains zero. From the "
-        "far start DecSPS is ahead, as in the source; which start the source used is not known.",
-    ),
-):
-    ledger.check(
-        f"thesis:fig-{figure}",
-        f"{name}, from zero: untuned DecSPS ends below {named[method]} at the best of nine steps",
-        measured=pair(name, "zero", method),
-        criterion=ordering("gap at the end", ["DecSPS", f"tuned {named[method]}"]),
-        control=control("SGD with the largest step of its grid as DecSPS", worst_sgd(name, method)),
-        expected=verdict,
-        claim="experiment",
-        seeds=twenty_seeds,
-        reason=why,
-    )
+ledger.check(
+    "thesis:fig-35",
+    "a1a, from zero: untuned DecSPS ends below Adam at the best of nine steps",
+    measured=pair("a1a", "zero", "adam"),
+    criterion=ordering("gap at the end", ["DecSPS", "tuned Adam"]),
+    control=control("SGD with the largest step of its grid as DecSPS", worst_sgd("a1a", "adam")),
+    expected="partly",
+    claim="experiment",
+    seeds=twenty_seeds,
+    reason="From zero DecSPS is ahead in the mean, with an interval that contains zero; from the far start Adam is ahead.",
+)
+
+# %% [markdown]
+# "Competitively" is the source's word for figure 33; the factor of two in its row is ours. From the far start the order turns round on both sets:
 
 # %% tags=["hide-input"]
-three_rivals = np.stack([end("breast-cancer", "far", m) for m in ("adagrad_norm", "adam", "amsgrad")])
 ledger.check(
     "thesis:beyond-polyak-far-cancer",
     "Breast cancer, far start: untuned DecSPS ends below tuned AdaGrad-Norm, Adam and AMSGrad",
@@ -1661,8 +1776,6 @@ ledger.check(
     seeds=twenty_seeds,
     show="card",
 )
-
-# %% tags=["hide-input"]
 figures.comparison(
     [
         (
@@ -1671,13 +1784,18 @@ figures.comparison(
             np.asarray(shares(name, start, method).mean()),
             bool(shares(name, start, method).mean() < (2 if method == "sgd" else 1)),
         )
-        for figure, name, method in (
-            (33, "a1a", "sgd"),
-            (34, "breast-cancer", "adagrad_norm"),
-            (35, "a1a", "adam"),
-            (36, "breast-cancer", "amsgrad"),
-        )
+        for figure, name, method in ((33, "a1a", "sgd"), (35, "a1a", "adam"))
         for start in ("zero", "far")
+    ]
+    + [
+        (
+            f"breast cancer, targets {targets}, {named[method]} (figure {figure})",
+            "below 1",
+            notebook_end("decsps", targets).mean() / notebook_end(method, targets).mean(),
+            bool(notebook_end("decsps", targets).mean() < notebook_end(method, targets).mean()),
+        )
+        for figure, method in ((34, "adagrad_norm"), (36, "amsgrad"))
+        for targets in notebooks
     ],
     criterion="mean ratio of DecSPS's gap to the tuned rival's over 20 seeds: below 2 for SGD, below 1 for the others "
     "(intervals in the rows above)",
@@ -1707,20 +1825,29 @@ for ax, name in zip(axes, ("a1a", "breast-cancer"), strict=True):
 axes[1].set_xlabel("step $k$")
 axes[0].legend(fontsize=8, ncol=2)
 plt.show()
-far = true_files["a1a", "far"]
-far_minimum = (far["decsps_step"][-1] * np.sqrt(far["record"][-1])).mean()
-assert far_minimum < 1 and comparison.METHODS["sgd"].grid[int(far["sgd_best"])] > 3 * far_minimum
-assert all(0 < arrays[f"{m}_best"] < 8 for arrays in true_files.values() for m in named if m != "decsps")
 
 # %% [markdown]
 # The source reads from its curves that $\eta_k$ falls *faster* than $1/\sqrt k$. On a1a that is what we see too, for as long as
 # the running minimum is still falling. It cannot last: by {prf:ref}`thesis-lemma-4-2-1`,
 # $\eta_k\ge\min\{\frac1{2L},\eta_{\max}\}/\sqrt{k+1}$. The bound $-0.51$ for the fitted slope was fixed beforehand, a hundredth below the slope of the
-# schedule alone. **The second hyper-parameter, the cap, does not matter at all** once it exceeds the first quotient
-# (row of the last section). **The first, $c_0$, divides every step**, as the step size of SGD multiplies it, and
-# does matter (same row).
+# schedule alone.
+#
+# :::{admonition} Predict first
+# :class: tip
+# On breast cancer, from zero: how often does the running minimum of DecSPS change in 3,000 steps?
+# :::
+#
+# :::{dropdown} Answer
+# Never, in any of the twenty runs on the true file. At zero every loss is $\ln2$ and every gradient is large, and the first quotient
+# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient. It has
+# adapted once.
+# :::
 
-# %% tags=["hide-input"]
+# %%
+far = true_files["a1a", "far"]
+far_minimum = (far["decsps_step"][-1] * np.sqrt(far["record"][-1])).mean()
+assert far_minimum < 1 and comparison.METHODS["sgd"].grid[int(far["sgd_best"])] > 3 * far_minimum
+assert all(0 < arrays[f"{m}_best"] < 8 for arrays in true_files.values() for m in named if m != "decsps")
 
 
 def fitted_slopes(name):
@@ -1736,6 +1863,7 @@ def minimum_kept(name):  # c_k eta_k over its first value, minus one
     return product / product[0] - 1
 
 
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:claim-decsps-step-decay",
     "a1a, 3,000 steps from zero: the DecSPS step falls faster than 1/√k, for a while",
@@ -1757,44 +1885,115 @@ ledger.check(
     seeds=twenty_seeds,
 )
 
+# %% [markdown]
+# ### On data it has not seen
+#
+# Training loss is not what a practitioner wants to know. We take the two shipped sets, split them at random into a half for training, a quarter to choose the step size and a quarter to test, and put beside untuned DecSPS what it would replace: SGD with $\eta/\sqrt{k+1}$, SGD with a *schedule* (linear warm-up
+# over the first tenth, then a half cosine down to zero), Adam with its usual $\beta_1=0.9$, and coordinate-wise AdaGrad. Every rival uses the step size with the best accuracy on the second part. 2,000 steps from zero; a seed decides split and batches, and all methods share them.
+#
+# The question was fixed before the first of these runs: *is untuned DecSPS at most one percentage point of test accuracy behind the best tuned rival, on both sets?*
+
+# %%
+contest_seeds = [1000 + s for s in run.seeds(smoke=4, book=20, paper=40)]
+contest_steps = run.pick(smoke=100, book=2000, paper=2000)
+half_decades = 10 ** torch.arange(-2.0, 2.01, 0.5, **like)[:, None]
+
+
+def scheduled(peak):  # linear warm-up, then half a cosine
+    def eta(k):
+        fall = (1 + math.cos(math.pi * k / contest_steps)) / 2
+        return peak * min(1.0, (k + 1) / (contest_steps / 10)) * fall
+
+    return rules.GradientDescent(eta)
+
+
+contest = {
+    "DecSPS": rules.DecSPS(cap=torch.tensor([[10.0]], **like)),
+    "SGD": rules.GradientDescent(comparison.decreasing(half_decades)),
+    "SGD with a schedule": scheduled(half_decades),
+    "Adam": rules.Adam(half_decades / 100),
+    "AdaGrad": rules.AdaGrad(half_decades / 10),
+}
+
+
+# %%
+def split_and_train(name):  # accuracy on the second and on the third part, (settings, seeds) each
+    loss = comparison.shipped(name)
+    n, d = loss.inputs.shape
+    generators = [run.generator(name, seed=s) for s in contest_seeds]
+    orders = torch.stack([torch.randperm(n, generator=g) for g in generators])
+    fit, *judges = orders.split([n // 2, n // 4, n - n // 2 - n // 4], 1)
+    drawn = torch.stack([torch.randint(n // 2, (contest_steps, 20), generator=g) for g in generators], 1)
+    found = {}
+    for method, rule in contest.items():
+        settings = 1 if method == "DecSPS" else len(half_decades)
+        begin = torch.zeros(len(contest_seeds), settings, d, **like)
+        oracle = batches(loss, fit.expand(contest_steps, -1, -1).gather(2, drawn))
+        theta = ensembles.iterate(rule, oracle, begin, contest_steps, [contest_steps]).last
+        margins = [loss.signs[part][..., None] * (loss.inputs[part] @ theta.mT) for part in judges]
+        found[method] = [(margin > 0).double().mean(1).T for margin in margins]
+    return found
+
+
+judged = {name: split_and_train(name) for name in ("digits", "breast-cancer")}
+tested = {  # test accuracy at the setting that validation chose, (seeds)
+    name: {method: test[held.mean(1).argmax()] for method, (held, test) in found.items()}
+    for name, found in judged.items()
+}
+favourite = {  # the rival with the best validation accuracy
+    name: max((m for m in contest if m != "DecSPS"), key=lambda m: found[m][0].mean(1).max())  # noqa: B023
+    for name, found in judged.items()
+}
+behind = torch.stack([tested[name]["DecSPS"] - tested[name][favourite[name]] for name in judged])
+unlearned = torch.stack([judged[name]["SGD"][1][0] - tested[name][favourite[name]] for name in judged])
+
 # %% tags=["hide-input"]
-default_rows = torch.randint(
-    len(problem.signs), (rival_steps, len(rival_seeds), 20), generator=run.generator("defaults")
-)
-
-
-def final_gaps(rule, count):  # late gap on the shipped breast-cancer set, mean over seeds, (grid)
-    found = ensembles.iterate(
-        rule,
-        batches(problem, default_rows),
-        torch.zeros(len(rival_seeds), count, problem.inputs.shape[1], **like),
-        rival_steps,
-        comparison.records(rival_steps),
-        lambda theta: problem.oracle(theta)[0],
-    )
-    return comparison.final(found.values - problem.minimum()).mean(0)
-
-
-decades = 10.0 ** torch.arange(0, 6, **like)[:, None]
-by_cap = final_gaps(rules.DecSPS(cap=decades), 6)
-divisors = torch.tensor([1.0, 2.0, 4.0], **like)[:, None]
-by_divisor = final_gaps(rules.DecSPS(c0=divisors), 3)
-by_eta = final_gaps(rules.GradientDescent(lambda k: decades / 100 / root_growth(k)), 6)
 ledger.check(
-    "thesis:claim-decsps-defaults",
-    "Caps over five decades and c₀ from 1 to 4 change the final gap by less than a factor five",
-    measured=torch.cat([by_cap, by_divisor]) / by_cap[1],
-    criterion=at_most("gap/gap at c₀ = 1, cap 10", 5.0),
-    control=control("SGD over five decades, its ends over its best", by_eta[[0, -1]] / by_eta.min()),
+    "thesis:beyond-polyak-test-accuracy",
+    "Untuned DecSPS is at most one point of test accuracy behind the best tuned rival, on both sets",
+    measured=behind.amin(0),
+    criterion=confident("test accuracy of DecSPS − the rival's, the smaller of two sets", at_least=-0.01),
+    control=control("SGD with its smallest step in the place of DecSPS", unlearned.amin(0)),
     expected="not reproduced",
     claim="experiment",
-    seeds=rival_seeds,
+    seeds=contest_seeds,
     needs="book",
-    reason="The caps above the first quotient change nothing, but a factor of four in c₀ changes the gap by more than "
-    "five.",
+    rtol=0.1,
+    reason="On the digits DecSPS is 1.4 points behind SGD with a schedule, with an interval from 0.7 to 2.1; on breast cancer no difference is shown.",
+)
+figures.comparison(
+    [
+        (
+            f"{name}: test accuracy of DecSPS minus {method}, points (99.9 % interval)",
+            "not compared",
+            [100 * interval.low, 100 * interval.high],
+            None,
+        )
+        for name, shares_of in tested.items()
+        for method in contest
+        if method != "DecSPS"
+        for interval in [statistics.mean_interval(shares_of["DecSPS"] - shares_of[method])]
+    ],
+    criterion="an advantage is shown where the interval lies above zero",
+    run=run,
+    name="test-accuracy",
+    rtol=0.5,
+    noise=0.5,
 )
 
 # %% [markdown]
+# The answer is no. On the digits DecSPS is 1.4 points behind SGD with a schedule (99.9 % interval 0.7 to 2.1), and behind the other three rivals as well; on breast cancer no difference is shown. **No advantage is shown over any rival on either set.** The digits are the set on which
+# its training loss stays high, too ({numref}`fig-polyak-steps-shipped`): the smallest quotient keeps the step short.
+#
+# ## For the practitioner
+#
+# - **Use DecSPS for convex problems with a lower bound you know**: logistic regression, least squares, with a penalty inside the loss. Give `lower_bound=0` and leave the rest.
+# - **Use plain SPS only if one model fits every sample.** Otherwise it settles at the wrong point, and no decreasing factor helps.
+# - **Look at the step**: if $\eta_k\sqrt{k+1}$ stands still from the start, DecSPS has become a schedule whose step was chosen once, by the worst batch. If you can afford to tune one number, a tuned step can win by much.
+# - **When not to use it.** If the loss can be negative, or its minimum is not known even roughly: a bound far too low lengthens the step, a bound too high stops the run. If single batches can
+#   have a tiny loss with a large gradient (kinks): DecSPS never forgets the smallest quotient. With momentum or
+#   weight decay outside the loss, which the theory does not cover.
+#
 # ## Exercises
 #
 # :::{exercise} By hand
@@ -1886,8 +2085,8 @@ assert stuck.watched.item() == 0 and abs(stuck.last.item() - 1 / 3) > 0.3
 # 3. DecSPS keeps the smallest quotient. The step then never rises, the telescope works, and as long as the iterates stay bounded
 #    the gap falls like $1/\sqrt K$. No constant of the problem is needed.
 # 4. For strongly convex losses its iterates stay in a known ball, whatever the order of the batches.
-# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. From zero that came close to tuning on
-#    breast cancer, not on the digits; from a far start a tuned step was more than ten times ahead on a1a.
+# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. In the authors' set-up on breast cancer that beats tuned rivals
+#    in training loss; on the digits, and on a1a from a far start, a tuned step ends many times lower.
 #
 # **Further reading.** {cite}`polyak1987introduction` has the deterministic step. {cite}`loizou2021stochastic` and
 # {cite}`orvieto2022dynamics` are the papers behind this chapter, {cite}`jiang2023adaptive` a successor. The next chapter,
@@ -1895,9 +2094,8 @@ assert stuck.watched.item() == 0 and abs(stuck.last.item() - 1 / 3) > 0.3
 #
 # ## Checks behind this page
 
-# %% tags=["hide-input"]
 
-
+# %%
 def torch_path(make):  # the torch optimizer on the shipped set, parameters after every tenth step
     parameter = torch.nn.Parameter(torch.zeros(problem.inputs.shape[1], **like))
     optimizer, seen = make([parameter]), []
@@ -1922,6 +2120,9 @@ def formula_path(remember=True):  # the first line of the definition, written ou
 
 
 by_torch = torch_path(lambda parameters: optimizers.DecSPS(parameters, lr=10.0))
+half_ceiling = torch.maximum(sequence[0], 0.15 / a_values)
+
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:alg-decsps",
     "The torch optimizer takes the steps of the definition",
@@ -1932,7 +2133,6 @@ ledger.check(
     ),
     expected="holds",
 )
-half_ceiling = torch.maximum(sequence[0], 0.15 / a_values)
 ledger.check(
     "thesis:fig-70",
     "Redrawn: no sequence of the figure's grid passes the larger of start and b/a",
