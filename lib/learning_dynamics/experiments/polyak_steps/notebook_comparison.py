@@ -7,8 +7,9 @@ the loss
 
 .. math:: \frac1n \sum_i \tfrac12 \ln(1 + e^{-y_i \langle x_i, \theta\rangle}) + \tfrac{0.1}2 \|\theta\|^2,
 
-batches of five without repetition, 59,319 steps, one standard normal start. Its targets are 0 and 1, where the loss is
-made for -1 and 1; both are run here. Two grids vary c_0 and the cap of DecSPS, which the source fixes at 1 and 10.
+batches without repetition, 59,319 steps, one standard normal start. The notebook with AdaGrad-Norm has batches of 5,
+the one with AMSGrad of 20 and a decay rate of 0.99. The targets are 0 and 1, where the loss is made for -1 and 1; both
+are run here. Two grids vary c_0 and the cap of DecSPS, which the source fixes at 1 and 10.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,10 +36,28 @@ from learning_dynamics.experiments.polyak_steps.step_size_comparison import (
 )
 from learning_dynamics.runs import Run
 
-BATCH = 5
 STEPS = 39**3
 RIDGE = 0.1
-LOWEST = {"zero-one": 0.0, "signs": -1.0}  # the target of the first class; that of the second is 1
+
+
+class Setup(NamedTuple):
+    """What differs between the notebooks.
+
+    Attributes:
+        batch: samples a step.
+        lowest: the target of the first class; that of the second is 1.
+    """
+
+    batch: int
+    lowest: float
+
+
+SETUPS = {
+    "adagrad-norm": Setup(5, 0.0),
+    "adagrad-norm-signs": Setup(5, -1.0),
+    "amsgrad": Setup(20, 0.0),
+    "amsgrad-signs": Setup(20, -1.0),
+}
 METHODS = {
     "decsps": Method(lambda eta: rules.DecSPS(cap=eta), torch.tensor([10.0], dtype=torch.float64)),
     "decsps_c0": Method(
@@ -55,7 +74,7 @@ METHODS = {
         torch.tensor([0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0], dtype=torch.float64),
     ),
     "amsgrad": Method(
-        lambda eta: rules.AMSGrad(decreasing(eta), beta1=0.0),
+        lambda eta: rules.AMSGrad(decreasing(eta), beta1=0.0, beta2=0.99),
         torch.tensor([0.003, 0.01, 0.015, 0.02, 0.025, 0.03, 0.05, 0.1, 1.0], dtype=torch.float64),
     ),
 }
@@ -104,22 +123,22 @@ class NotebookLoss:
         return self.oracle(theta)[0][0]
 
 
-def problem(targets: str) -> NotebookLoss:
-    """Return the notebooks' problem, in float64.
+def problem(setup: str) -> NotebookLoss:
+    """Return the problem of a set-up, in float64.
 
     Args:
-        targets: "zero-one" as in the notebooks, or "signs", -1 and 1.
+        setup: a name of SETUPS; those that end in "-signs" have the targets -1 and 1, the others 0 and 1.
 
     Raises:
         ValueError: another word.
     """
-    if targets not in LOWEST:
-        raise ValueError(f"targets = {targets!r}; allowed: {', '.join(LOWEST)}")
+    if setup not in SETUPS:
+        raise ValueError(f"setup = {setup!r}; allowed: {', '.join(SETUPS)}")
     found = data.load("breast-cancer")
     inputs = torch.as_tensor(found.inputs, dtype=torch.float64)
     inputs = (inputs - inputs.mean(0)) / inputs.std(0, correction=0)
     benign = torch.as_tensor(found.targets) > 0
-    return NotebookLoss(inputs, torch.where(benign, 1.0, LOWEST[targets]).to(inputs))
+    return NotebookLoss(inputs, torch.where(benign, 1.0, SETUPS[setup].lowest).to(inputs))
 
 
 def start() -> Tensor:
@@ -127,29 +146,30 @@ def start() -> Tensor:
     return torch.as_tensor(np.random.RandomState(10).randn(30))
 
 
-def minibatches(n: int, steps: int, seeds: Sequence[int]) -> Tensor:
-    """Return the rows of every step, drawn without repetition, `(steps, seeds, 5)`; fewer steps are a prefix.
+def minibatches(n: int, batch: int, steps: int, seeds: Sequence[int]) -> Tensor:
+    """Return the rows of every step, drawn without repetition, `(steps, seeds, batch)`; fewer steps are a prefix.
 
     Args:
-        n: number of samples, >= 5.
+        n: number of samples.
+        batch: between 1 and n.
         steps: number of steps, >= 1.
         seeds: of the draws.
 
     Raises:
         ValueError: a count is out of range.
     """
-    require_count("n", n, least=BATCH)
+    require_count("batch", batch, most=n)
     require_count("steps", steps)
     columns = []
     for seed in seeds:
         source = Run(CHAPTER).generator("notebook", seed=seed)
-        chunks = [torch.rand(1000, n, generator=source).topk(BATCH).indices for _ in range(-(-steps // 1000))]
+        chunks = [torch.rand(1000, n, generator=source).topk(batch).indices for _ in range(-(-steps // 1000))]
         columns.append(torch.cat(chunks)[:steps])
     return torch.stack(columns, 1)
 
 
 def run_method(
-    loss: NotebookLoss,
+    setup: str,
     name: str,
     seeds: Sequence[int],
     steps: int = STEPS,
@@ -159,7 +179,7 @@ def run_method(
     """Run one method with its whole grid and all seeds; every method sees the same minibatches.
 
     Args:
-        loss: what is trained.
+        setup: a name of SETUPS.
         name: one of METHODS.
         seeds: of the minibatches.
         steps: number of steps.
@@ -169,8 +189,12 @@ def run_method(
     Returns:
         `final (seeds, grid)`: the loss above its minimum, mean over the last ten records; `best ()`, the index of the
         step size whose mean over the seeds is least; `gap (records, seeds)` of that step size or of `place`.
+
+    Raises:
+        ValueError: `setup` is unknown.
     """
-    method, rows = METHODS[name], minibatches(len(loss.inputs), steps, seeds)
+    method, loss = METHODS[name], problem(setup)
+    rows = minibatches(len(loss.inputs), SETUPS[setup].batch, steps, seeds)
     found = ensembles.iterate(
         method.rule(method.grid[:, None]),
         lambda theta, k: loss.oracle(theta, rows[k]),
@@ -185,11 +209,10 @@ def run_method(
 
 
 def compute(call: Call) -> dict[str, Any]:
-    """Run all methods on one kind of targets."""
-    loss = problem(call.options.targets)
+    """Run all methods in one set-up."""
     arrays: dict[str, Any] = {"record": torch.tensor(records(call.options.steps))}
     for name in METHODS:
-        for kind, values in run_method(loss, name, call.seeds, call.options.steps).items():
+        for kind, values in run_method(call.options.setups, name, call.seeds, call.options.steps).items():
             arrays[f"{name}_{kind}"] = values
         arrays[f"{name}_grid"] = METHODS[name].grid
     return arrays
@@ -197,13 +220,13 @@ def compute(call: Call) -> dict[str, Any]:
 
 EXPERIMENT = Experiment(
     chapter=CHAPTER,
-    name=lambda options: f"notebook-{options.targets}",
+    name=lambda options: f"notebook-{options.setups}",
     compute=compute,
     options=(
-        Option("--targets", "targets of the two classes", tuple(LOWEST), allowed=tuple(LOWEST)),
+        Option("--setups", "which notebook, and its targets", tuple(SETUPS), allowed=tuple(SETUPS)),
         Option("--steps", "number of steps", Scaled(100, STEPS, STEPS)),
     ),
-    each="targets",
+    each="setups",
     seeds=Scaled(2, 20, 20),
     devices=("cpu",),
     kept=("",),
