@@ -375,6 +375,9 @@ last.semilogx(toy_numbers[:, 1], toy_numbers[:, 0], "o", color=COLORS["blue"])
 last.set(xlabel="$\\eta_{\\max}\\|\\nabla\\ell\\|^2/2\\ell$", title="NGN step / $\\eta_{\\max}$")
 plt.show()
 
+# %% [markdown]
+# On all five functions the step minimizes the model, and it is shorter than $\eta_{\max}$ by a factor that depends only on the number on the axis of the last panel.
+
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:fig-39",
@@ -1274,6 +1277,9 @@ ledger.check(
     needs="book",
 )
 
+# %% [markdown]
+# In {numref}`fig-gauss-newton-steps-floor` the bound of the first theorem is far above the runs. What both show is that no setting lets NGN leave the picture.
+
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**A floor that grows slowly with $\\eta_{\\max}$, and no divergence.** Excess of the mean iterate on twenty quadratics that disagree, mean and 95 % band over runs, against the largest step (on the left the run has not arrived yet); thin line: the bound of the convex theorem. What breaks it: stochastic gradient descent with the same number (dashed) leaves the picture above $2/L$.", "name": "fig-gauss-newton-steps-floor"}, "image": {"alt": "On double logarithmic axes, a curve with a minimum in the middle and a slow rise to the right, a steep V-shaped line far above it, and a dashed curve that follows the first and then leaves the picture."}}
 fig, ax = figures.subplots()
 x = caps[:, 0, 0]
@@ -1622,7 +1628,7 @@ def wine_oracle(theta, k):  # theta (*batch, 42)
 
 # %%
 wine_caps = torch.tensor([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0], **like)[:, None, None]
-wine_steps = 500
+wine_steps = run.pick(smoke=100, book=500, paper=500)
 wine_seeds = run.seeds(smoke=3, book=6, paper=20)
 wine_start = 2 * torch.stack(
     [torch.randn(42, generator=run.generator("wine", seed=s), **like) for s in wine_seeds]
@@ -1710,7 +1716,7 @@ y = ((diabetes.targets - diabetes.targets.mean()) / diabetes.targets.std())[: le
 least = (X @ torch.linalg.lstsq(X, y).solution - y).square().mean()
 grid = 10 ** torch.linspace(-1, 3, 17, **like)[:, None, None]
 regression_seeds = run.seeds(smoke=4, book=20, paper=20)
-regression_steps = run.pick(smoke=300, book=3000, paper=3000)
+regression_steps = run.pick(smoke=100, book=3000, paper=3000)
 rows8 = torch.stack(
     [
         torch.randint(len(X), (regression_steps, 8), generator=run.generator("batch", seed=s))
@@ -1762,6 +1768,9 @@ for ax, place, title in ((panels[0], "far", "start at (3, …, 3)"), (panels[1],
 panels[0].set(ylabel="gap after 3000 steps")
 panels[0].legend(fontsize=8.5)
 plt.show()
+
+# %% [markdown]
+# From afar the best NGN ends about eighty times lower than the best SGD, from zero not quite twice. Its largest setting ends above the best SGD from zero, and below it from afar.
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -1842,6 +1851,9 @@ for ax, ending, title in ((panels[0], "", "without momentum"), (panels[1], "-mom
     ax.legend(fontsize=8.5)
 panels[1].set(xlabel="$\\eta_{\\max}$ (NGN) or $\\eta$ (SGD)")
 plt.show()
+
+# %% [markdown]
+# Without momentum SGD has lost its largest setting, NGN only its largest of seven. How the step of NGN moves during training is in the next figure.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**With a constant $\\eta_{\\max}$ the step of NGN warms up, then decays.** Mean step on the network in windows of 31 batches, 95 % bands over 6 seeds. At $\\eta_{\\max}=1$ the cap hides the rise. Without the effect: the constant step of SGD at its best setting (dashed). From kept results.", "name": "fig-gauss-newton-steps-schedule"}, "image": {"alt": "Three curves that dip, rise within three epochs and then fall slowly, the larger the setting the higher; a dashed horizontal line."}}
 fig, ax = figures.subplots()
@@ -1979,8 +1991,8 @@ ledger.check(
 # %%
 pictures = data.load("digits")
 pixels, kinds = pictures.inputs.reshape(-1, 64).float(), pictures.targets
-training_seeds = [1000 + s for s in run.seeds(smoke=4, book=16, paper=64)]
-training_steps = run.pick(smoke=30, book=500, paper=500)
+training_seeds = [1000 + s for s in run.seeds(smoke=2, book=16, paper=64)]
+training_steps = run.pick(smoke=15, book=500, paper=500)
 
 
 def small_network(seed):
@@ -2289,10 +2301,10 @@ assert abs(gap - 1 / 3) < 1e-9 and abs(abs(theta) - 3**-0.5) < 1e-9
 
 # %% tags=["hide-cell"]
 theta, away = torch.tensor(2.0, **like), {}
-for k in range(1, 20_001):
+for k in range(1, 20_001 if run.scale != "smoke" else 4001):
     theta, gap = ngn_gap(theta, 100.0, 1.0, 1.0)
     away[k] = abs(gap.item() / (98 / 102) - 1)
-assert away[4000] > 0.01 and away[20_000] < 1e-6
+assert away[4000] > 0.01 and away.get(20_000, 0.0) < 1e-6
 
 # %% [markdown]
 # :::{solution-end}

@@ -9,7 +9,7 @@ from learning_dynamics.experiments.polyak_steps import notebook_comparison as no
 
 @pytest.fixture(scope="module")
 def signs() -> notebook.NotebookLoss:
-    return notebook.problem("amsgrad-signs")
+    return notebook.problem("adagrad-norm-signs")
 
 
 def test_loss_and_gradient_are_those_of_the_printed_formula(signs: notebook.NotebookLoss) -> None:
@@ -34,7 +34,7 @@ def test_the_minimum_is_where_gradient_descent_ends(signs: notebook.NotebookLoss
 
 def test_targets_and_start_are_the_notebooks() -> None:
     assert set(notebook.problem("adagrad-norm").targets.tolist()) == {0.0, 1.0}
-    assert set(notebook.problem("amsgrad-signs").targets.tolist()) == {-1.0, 1.0}
+    assert set(notebook.problem("adagrad-norm-signs").targets.tolist()) == {-1.0, 1.0}
     torch.testing.assert_close(
         notebook.start()[:2], torch.tensor([1.3315865, 0.71527897], dtype=torch.float64)
     )
@@ -51,8 +51,8 @@ def test_minibatches_have_no_repetition_and_a_shorter_run_sees_a_prefix() -> Non
 
 def test_a_grid_and_seeds_at_once_are_each_run_alone(signs: notebook.NotebookLoss) -> None:
     steps, index = 100, 6
-    found = notebook.run_method("amsgrad-signs", "adagrad_norm", [2, 7], steps)
-    rows = notebook.minibatches(569, 20, steps, [7])[:, 0]
+    found = notebook.run_method("adagrad-norm-signs", "adagrad_norm", [2, 7], steps)
+    rows = notebook.minibatches(569, 5, steps, [7])[:, 0]
     rule = rules.AdaGradNorm(0.5, b0=0.1)
     theta, kept = notebook.start()[None], []
     state = rule.start(theta)
