@@ -1604,7 +1604,8 @@ def best_other(setup, method, default=2):  # the best of the other settings of D
 
 
 by_cap = notebooks["adagrad-norm"]["decsps_cap_final"]  # caps 0.1, 1, 10, 100, 1000
-assert (by_cap[:, 2:] == by_cap[:, 2:3]).all() and (by_cap[:, :2].mean(0) > by_cap[:, 2].mean()).all()
+assert np.allclose(by_cap[:, 3:], by_cap[:, 2:3], rtol=1e-6, atol=0)
+assert (by_cap[:, :2].mean(0) > by_cap[:, 2].mean()).all()
 
 
 # %%
@@ -1705,6 +1706,7 @@ ledger.check(
 )
 
 # %% [markdown]
+# With the targets $\pm1$ DecSPS is ahead of AdaGrad-Norm in the mean and in 18 of 20 seeds, but the 99.9 % interval of the difference contains zero; $c_0=1$ and $c_0=\frac12$ tie there.
 # A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters: here $c_0=2$ ends hundreds of times higher. On other problems the best $c_0$ is another: on the digits $c_0=\frac14$ ends about nine times lower than $c_0=1$ (table below).
 #
 # ### The true files

@@ -54,7 +54,7 @@ class Setup(NamedTuple):
     methods: tuple[str, ...]
 
 
-AGAINST_NORM = ("decsps", "decsps_c0", "decsps_cap", "adagrad_norm")
+AGAINST_NORM = ("decsps", "decsps_c0", "decsps_cap", "adagrad_norm", "amsgrad")
 SETUPS = {
     "adagrad-norm": Setup(5, 0.0, AGAINST_NORM),
     "adagrad-norm-signs": Setup(5, -1.0, AGAINST_NORM),
