@@ -1865,6 +1865,17 @@ figures.comparison(
 # %% [markdown]
 # ### What the step does
 #
+# :::{admonition} Predict first
+# :class: tip
+# On breast cancer, from zero: how often does the running minimum of DecSPS change in 3,000 steps?
+# :::
+#
+# :::{dropdown} Answer
+# Never, in any of the twenty runs on the true file. At zero every loss is $\ln2$ and every gradient is large, and the first quotient
+# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient. It has
+# adapted once.
+# :::
+#
 # Why is DecSPS behind on a1a from the far start? In directions where only the ridge $\rho$ curves the loss, a run forgets its start
 # like $e^{-\rho\sum\eta_k}$. With $\eta_k=Q/\sqrt{k+1}$ the sum is about $2Q\sqrt K$, which is $110\,Q$ for $K=3000$; it must be well above
 # $1/\rho=100$. The running minimum $Q$ ends below one in the mean, and the best step of SGD is more than three times larger. $Q$ is a safe
@@ -1890,17 +1901,6 @@ plt.show()
 # the running minimum is still falling. It cannot last: by {prf:ref}`thesis-lemma-4-2-1`,
 # $\eta_k\ge\min\{\frac1{2L},\eta_{\max}\}/\sqrt{k+1}$. The bound $-0.51$ for the fitted slope was fixed beforehand, a hundredth below the slope of the
 # schedule alone.
-#
-# :::{admonition} Predict first
-# :class: tip
-# On breast cancer, from zero: how often does the running minimum of DecSPS change in 3,000 steps?
-# :::
-#
-# :::{dropdown} Answer
-# Never, in any of the twenty runs on the true file. At zero every loss is $\ln2$ and every gradient is large, and the first quotient
-# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient. It has
-# adapted once.
-# :::
 
 # %%
 far = true_files["a1a", "far"]
