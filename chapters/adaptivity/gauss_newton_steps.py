@@ -1991,7 +1991,7 @@ ledger.check(
 # %%
 pictures = data.load("digits")
 pixels, kinds = pictures.inputs.reshape(-1, 64).float(), pictures.targets
-training_seeds = [1000 + s for s in run.seeds(smoke=2, book=16, paper=64)]
+training_seeds = [1000 + s for s in run.seeds(smoke=4, book=16, paper=64)]
 training_steps = run.pick(smoke=15, book=500, paper=500)
 
 

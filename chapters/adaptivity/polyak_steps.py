@@ -1598,9 +1598,10 @@ def notebook_end(setup, method, setting=None):  # gap at the end, one value a se
     return arrays[f"{method}_final"][:, setting]
 
 
-def best_other(setup, method, default=2):  # the best of the other settings of DecSPS
-    others = np.delete(notebooks[setup][f"{method}_final"], default, axis=1)
-    return others[:, others.mean(0).argmin()]
+def default_lead(setup, default=2):  # ln(gap at the best other c₀/gap at the default), one value a seed
+    ends = notebooks[setup]["decsps_c0_final"]
+    others = np.delete(ends, default, axis=1)
+    return np.log(others[:, others.mean(0).argmin()] / ends[:, default])
 
 
 by_cap = notebooks["adagrad-norm"]["decsps_cap_final"]  # caps 0.1, 1, 10, 100, 1000
@@ -1627,23 +1628,24 @@ def gap_by_divisor(name, values=(0.25, 0.5, 1.0, 2.0, 4.0)):  # shipped set from
 by_divisor = {name: gap_by_divisor(name) for name in live}
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the authors' set-up on breast cancer: untuned DecSPS against a rival at nine step sizes.** Left: AdaGrad-Norm, batches of 5. Right: AMSGrad, batches of 20. Gap at the end against the rival's step size, mean and 95 % interval over 20 seeds; blue: DecSPS with its defaults. Kept results. What breaks DecSPS: $c_0=4$ (dashed).", "name": "fig-polyak-steps-notebook"}, "image": {"alt": "Two log-log panels. In each a V-shaped curve of the rival, a horizontal blue line near its lowest point and a dashed line far above."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the authors' set-up untuned DecSPS ends below AdaGrad-Norm at every step size, and above AMSGrad at its best.** Breast cancer. Left: AdaGrad-Norm, batches of 5. Right: AMSGrad, batches of 20. Gap at the end against the rival's step size, mean and 95 % interval over 20 seeds; blue: DecSPS with its defaults. Kept results. What breaks DecSPS: another $c_0$ (dashed).", "name": "fig-polyak-steps-notebook"}, "image": {"alt": "Two log-log panels. In each a V-shaped curve of the rival, a horizontal blue line near its lowest point and a dashed line far above."}}
 fig, panels = figures.subplots(1, 2, size=(8.4, 3.9), sharey=True)
-for ax, setup, method in zip(panels, ("adagrad-norm", "amsgrad"), ("adagrad_norm", "amsgrad"), strict=True):
+cases_36 = (("adagrad-norm", "adagrad_norm", -1, "$c_0=4$"), ("amsgrad", "amsgrad", 0, "$c_0=1/4$"))
+for ax, (setup, method, place, other) in zip(panels, cases_36, strict=True):
     arrays = notebooks[setup]
     grid = arrays[f"{method}_grid"]
     figures.band(ax, grid, arrays[f"{method}_final"], label=named[method], color=inks[method], geometric=True)
     ours = np.repeat(notebook_end(setup, "decsps")[:, None], 2, axis=1)
     figures.band(ax, [grid[0], grid[-1]], ours, label="DecSPS, untuned", color=inks["decsps"], geometric=True)
-    worst = notebook_end(setup, "decsps_c0", -1).mean()
-    figures.line_control(ax, [grid[0], grid[-1]], [worst, worst], label="DecSPS, $c_0=4$")
+    worst = notebook_end(setup, "decsps_c0", place).mean()
+    figures.line_control(ax, [grid[0], grid[-1]], [worst, worst], label=f"DecSPS, {other}")
     ax.set(xscale="log", yscale="log", xlabel="$\\eta$ of the rival", title=f"against {named[method]}")
     ax.legend(fontsize=8)
 panels[0].set(ylabel="gap after 59,319 steps")
 plt.show()
 
 # %% [markdown]
-# The rows compare the ends seed by seed. The control is DecSPS itself with $c_0=2$, which divides every step by two.
+# The rows compare the ends seed by seed. The control is DecSPS itself with another $c_0$, which divides every step.
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -1675,39 +1677,37 @@ ledger.check(
     },
     criterion=ordering("gap at the end", ["DecSPS", "tuned AMSGrad"]),
     control=control(
-        "DecSPS with c₀ = 2",
+        "DecSPS with c₀ = 1/4",
         {
-            "DecSPS": notebook_end("amsgrad", "decsps_c0", 3),
+            "DecSPS": notebook_end("amsgrad", "decsps_c0", 0),
             "tuned AMSGrad": notebook_end("amsgrad", "amsgrad"),
         },
     ),
-    expected="reproduced",
+    expected="not reproduced",
     claim="experiment",
     seeds=twenty_seeds,
+    reason="AMSGrad with the step size 0.03 ends at half the gap of DecSPS, in all 20 seeds. The best of the notebook's own step sizes, 0.1, ends above DecSPS: the finer grid decides.",
 )
 ledger.check(
     "thesis:claim-decsps-defaults",
-    "Breast cancer, authors' set-up: of five values of c₀ none ends below c₀ = 1",
-    measured={
-        "default": notebook_end("adagrad-norm", "decsps"),
-        "best other c₀": best_other("adagrad-norm", "decsps_c0"),
-    },
-    criterion=ordering("gap at the end", ["default", "best other c₀"]),
-    control=control(
-        "c₀ = 2 in the place of 1",
-        {
-            "default": notebook_end("adagrad-norm", "decsps_c0", 3),
-            "best other c₀": best_other("adagrad-norm", "decsps_c0"),
-        },
+    "c₀ = 1 ends lowest of five values in both of the notebooks' set-ups",
+    measured=np.minimum(default_lead("adagrad-norm"), default_lead("amsgrad")),
+    criterion=confident(
+        "ln(gap at the best other c₀/gap at c₀ = 1), the smaller of two set-ups", at_least=0.0
     ),
-    expected="reproduced",
+    control=control(
+        "c₀ = 1/4 in the place of 1", np.minimum(default_lead("adagrad-norm", 0), default_lead("amsgrad", 0))
+    ),
+    expected="not reproduced",
     claim="experiment",
     seeds=twenty_seeds,
+    reason="With batches of 5 c₀ = 1 is the best of five values; with batches of 20 c₀ = 4 ends four times lower.",
 )
 
 # %% [markdown]
 # With the targets $\pm1$ DecSPS is ahead of AdaGrad-Norm in the mean and in 18 of 20 seeds, but the 99.9 % interval of the difference contains zero; $c_0=1$ and $c_0=\frac12$ tie there.
-# A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters: here $c_0=2$ ends hundreds of times higher. On other problems the best $c_0$ is another: on the digits $c_0=\frac14$ ends about nine times lower than $c_0=1$ (table below).
+# A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters, in no direction that is
+# known beforehand: with batches of 5 the value $2$ ends hundreds of times higher than $1$, with batches of 20 the value $4$ ends four times lower, and on the digits $c_0=\frac14$ ends about nine times lower (table below).
 #
 # ### The true files
 #
@@ -2144,8 +2144,8 @@ assert stuck.watched.item() == 0 and abs(stuck.last.item() - 1 / 3) > 0.3
 # 3. DecSPS keeps the smallest quotient. The step then never rises, the telescope works, and as long as the iterates stay bounded
 #    the gap falls like $1/\sqrt K$. No constant of the problem is needed.
 # 4. For strongly convex losses its iterates stay in a known ball, whatever the order of the batches.
-# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. In the authors' set-up on breast cancer that beats tuned rivals
-#    in training loss; on the digits, and on a1a from a far start, a tuned step ends many times lower.
+# 5. In practice it finds one number, a safe step for the worst batch, and then decays it. In the authors' set-up on breast cancer that beats tuned AdaGrad-Norm
+#    in training loss, not tuned AMSGrad; on the digits, and on a1a from a far start, a tuned step ends many times lower.
 #
 # **Further reading.** {cite}`polyak1987introduction` has the deterministic step. {cite}`loizou2021stochastic` and
 # {cite}`orvieto2022dynamics` are the papers behind this chapter, {cite}`jiang2023adaptive` a successor. The next chapter,
