@@ -1769,7 +1769,6 @@ ledger.check(
     expected="partly",
     claim="experiment",
     seeds=twenty_seeds,
-    show="card",
     reason="The mean of the ratio is below two, but its interval over twenty seeds reaches beyond; from the far "
     "start DecSPS is more than ten times behind.",
 )
