@@ -22,7 +22,7 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16":
 Values = NDArray[np.float64]
 LEVEL = 0.999
 """The least coverage of an interval that decides a verdict."""
-BELOW_LEVEL = frozenset({"implicit:beyond-stable-step", "thesis:beyond-polyak-shipped"})
+BELOW_LEVEL = frozenset({"thesis:beyond-polyak-shipped"})
 """The ids whose records were made before the rule. The list may only shrink; a test holds its length."""
 
 

@@ -603,7 +603,7 @@ def test_an_interval_below_the_level_is_refused(ledger: Checked) -> None:
             with pytest.raises(LedgerError, match="level"):
                 ledger.check("implicit:y", "A slope", criterion=fitted, expected="holds", **call)
     assert ledger.check(min(BELOW_LEVEL), "A gain", measured=sample, criterion=low, **common)
-    assert len(BELOW_LEVEL) <= 2, "the list may only shrink"
+    assert len(BELOW_LEVEL) <= 1, "the list may only shrink"
 
 
 def test_a_table_of_checks_is_a_run_of_calls(ledger: Checked) -> None:
