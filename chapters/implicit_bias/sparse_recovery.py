@@ -290,8 +290,8 @@ dense_ends = ensembles.iterate(GradientDescent(0.01), gradient, five, large_step
 # The window for $k$ is empty unless $\log(d/\alpha)$ is well below $1/\sqrt{d\alpha}$; that is what $\alpha\le d^{-c}$ takes care of. Its lower end is logarithmic in $1/\alpha$, its upper end a power of it.
 #
 # *Why one should expect it.* Suppose the weights are so small that the error $\beta-\beta^\star$ is practically $-\beta^\star$. Then $g\approx-\hat\Sigma\beta^\star$, which is close to $-1$ on the support and, off it, a
-# random number of size about $\sqrt{s/n}$. The weights on the support grow like $e^{\eta k}$, the others like $e^{\eta k\cdot\text{small}}$. When the former arrive at one, after $\log(1/\alpha)/\eta$ steps, the residual vanishes and everything stops;
-# the others have become $\alpha^{1-\text{small}}$.
+# random number $-\rho_i$ with $|\rho_i|$ of the size $\sqrt{s/n}$. The weights on the support grow like $e^{\eta k}$, the others like $e^{\rho_i\eta k}$. When the former arrive at one, after $\log(1/\alpha)/\eta$ steps, the residual vanishes and $g$ with it;
+# the others have become $\alpha^{1-\rho_i}$.
 #
 # *The key step* is to make "close to" uniform. On sparse vectors, few samples suffice for $\hat\Sigma$ to act like the identity, and gradient descent never sees anything but nearly sparse vectors.
 #
@@ -830,7 +830,7 @@ figures.plt.show()
 #
 # :::{prf:lemma} The signal grows as if there were infinitely many samples
 # :label: regularization-lemma-9-17
-# In the same window $r_{k+1}=\bigl(1+\eta(1-r_k^2)\bigr)r_k+\rho_k$ with $|\rho_k|\le8\eta\delta\,r_k$, and $0<r_k\le\sqrt2$.
+# In the same window $r_{k+1}=\bigl(1+\eta(1-r_k^2)\bigr)r_k+\chi_k$ with $|\chi_k|\le8\eta\delta\,r_k$, and $0<r_k\le\sqrt2$.
 # :::
 #
 # *The key step.* Signal and noise both grow exponentially, with rates $\eta$ and at most $8\eta\delta$. The signal needs about $\log(1/\alpha)/\eta$ steps to reach one; if that is less than $1/(c\eta\delta)$, the noise has by then grown by a factor of at most two.
@@ -922,7 +922,7 @@ recursion = (1 + eta_rich * (1 - signal[:-1] ** 2)) * signal[:-1]
 linear_factor = (1 + eta_rich * (1 - signal[:-1])) * signal[:-1]
 
 
-def off_recursion(expected):  # |ρ|/(ηr)
+def off_recursion(expected):  # |χ|/(ηr)
     return ((signal[1:] - expected) / (eta_rich * signal[:-1])).abs()
 
 
