@@ -32,7 +32,7 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
 )
 from learning_dynamics.models import recurrence
 from learning_dynamics.momentum import calculus_of_variations, shadowing
-from learning_dynamics.noise import widening_valley
+from learning_dynamics.noise import fractional, widening_valley
 from learning_dynamics.parameterization import fixed_points
 from learning_dynamics.rules import Adam, DiagonalFisher, GradientDescent
 
@@ -945,6 +945,50 @@ def test_power_cycle_obeys_the_keyboard(bench: Bench) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("End")
     compare_power_cycle(page, 0.1, 1.5)
+
+
+# ------------------------------------------------------------------------------------------------- the noise's clock
+
+
+def compare_noise_clock(page: playwright.Page, clock: float, h: float, step: float) -> None:
+    """The clouds of the library, on this clock and in this well."""
+    rho, lags = 1 - step, torch.arange(2000.0, dtype=torch.float64)
+
+    def cloud(h: float) -> float:
+        chi = fractional.increment_covariance(h, lags)
+        return clock ** (h - 0.5) * math.sqrt(float(fractional.cloud_variance(rho, chi)))
+
+    call = "window.learningDynamics.noiseClock"
+    assert page.evaluate(f"{call}.cloud({clock}, {h}, {step})") == pytest.approx(cloud(h), rel=1e-6)
+    assert scientific(shown(page, "clock")) == pytest.approx(clock, rel=0.06)
+    assert decimals(shown(page, "rho")) == pytest.approx([rho], abs=5.1e-3)
+    assert scientific(shown(page, "kick")) == pytest.approx(clock ** (h - 0.5), rel=0.06)
+    assert scientific(shown(page, "cloud")) == pytest.approx(cloud(h), rel=0.06)
+    sizes = {h: cloud(h) for h in (0.1, 0.25, 0.5, 0.75, 0.9)}
+    low, high = min(sizes, key=sizes.__getitem__), max(sizes, key=sizes.__getitem__)
+    assert f"smallest cloud has h = {low}, the largest h = {high};" in shown(page, "order")
+
+
+@needs_chromium
+@pytest.mark.parametrize(("clock", "h", "step"), [(0.01, 0.1, 0.3), (100.0, 0.75, 0.3), (1.0, 0.25, 1.5)])
+def test_noise_clock_displays_the_clouds(bench: Bench, clock: float, h: float, step: float) -> None:
+    page = bench.widget("noise-clock", f'data-clock="{clock}" data-hurst="{h}" data-step="{step}"')
+    compare_noise_clock(page, clock, h, step)
+
+
+@needs_chromium
+def test_noise_clock_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("noise-clock", width=390)
+    assert page.locator("img").count() == 0
+    compare_noise_clock(page, 0.01, 0.1, 0.3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_noise_clock(page, 100.0, 0.1, 0.3)
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_noise_clock(page, 100.0, 0.95, 1.95)
 
 
 # ------------------------------------------------------------------------------------------------- the two-way shadow
