@@ -1707,7 +1707,7 @@ ledger.check(
 # %% [markdown]
 # With the targets $\pm1$ DecSPS is ahead of AdaGrad-Norm in the mean and in 18 of 20 seeds, but the 99.9 % interval of the difference contains zero; $c_0=1$ and $c_0=\frac12$ tie there.
 # A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters, in no direction that is
-# known beforehand: with batches of 5 the value $2$ ends hundreds of times higher than $1$, with batches of 20 the value $4$ ends four times lower, and on the digits $c_0=\frac14$ ends about nine times lower (table below).
+# known beforehand: with batches of 5 the value $2$ ends hundreds of times higher than $1$, with batches of 20 the value $4$ ends four times lower, and on the digits $c_0=\frac14$ ends about seven times lower (table below).
 #
 # ### The true files
 #
