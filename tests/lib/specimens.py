@@ -1307,3 +1307,44 @@ of(
     inputs="n d",
     targets="n",
 )
+
+
+# ------------------------------------------------------------------------------------------- noise, layer by layer
+
+from learning_dynamics.noise import smoothing, two_layer_linear  # noqa: E402
+
+
+def cubes(theta: Tensor) -> Tensor:
+    return (theta**3).sum(-1)
+
+
+of("noise.smoothing.smoothed", lambda theta: smoothing.smoothed(cubes, theta, 0.5), theta="d")
+of(
+    "noise.smoothing.effective_loss",
+    lambda theta: smoothing.effective_loss(lambda t: t**2, lambda f: f.square().sum(), theta, 0.5),
+    theta="d",
+)
+of("noise.smoothing.normal_nodes", lambda like: smoothing.normal_nodes(2, 2, like), like="d")
+SECOND = some([[2.0, 1.0], [1.0, 3.0]], "d_x d_x")
+W_1 = some([[1.0, 2.0], [0.0, 1.0], [2.0, 1.0]], "m d_x")
+of(
+    "noise.two_layer_linear.penalty",
+    lambda **given: two_layer_linear.penalty(**given, sigma=0.5),
+    W1=W_1,
+    W2=some([[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]], "d_y m"),
+    second_moment=SECOND,
+)
+of(
+    "noise.two_layer_linear.constant",
+    lambda width, second_moment: two_layer_linear.constant(width, 2, second_moment, 0.5),
+    width=number(3.0),
+    second_moment=SECOND,
+)
+for layers in ("all", "one"):
+    of(
+        "noise.two_layer_linear.gradient_noise",
+        lambda layers=layers, **given: two_layer_linear.gradient_noise(**given, sigma=0.5, layers=layers),
+        W1=W_1,
+        a=some([1.0, 0.0, 2.0], "m"),
+        second_moment=SECOND,
+    )

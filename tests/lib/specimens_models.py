@@ -189,3 +189,32 @@ MADE_INSIDE = (
 UNWALKED["models.recurrence.padding.Padding"] = MADE_INSIDE
 for name in ("gathered", "cleared", "scattered", "last"):
     UNWALKED[f"models.recurrence.padding.Padding.{name}"] = MADE_INSIDE
+
+# ---------------------------------------------------------------------------------------------- what a state holds
+
+MODES = some([0.5, -0.25], "N")
+for real in (False, True):
+    of(
+        "models.recurrence.memory_matrix",
+        lambda eigenvalues, real=real: recurrence.memory_matrix(eigenvalues, 3, real=real),
+        ALSO_COMPLEX,
+        eigenvalues=MODES,
+    )
+of(
+    "models.recurrence.reconstruct",
+    lambda states, eigenvalues: recurrence.reconstruct(states, eigenvalues, 2),
+    ALSO_COMPLEX,
+    states=some([[1.0, 2.0], [0.0, 1.0]], "runs N"),
+    eigenvalues=MODES,
+)
+of(
+    "models.recurrence.slots",
+    lambda eigenvalues: recurrence.slots(eigenvalues, 3, 0.01),
+    ALSO_COMPLEX,
+    eigenvalues=MODES,
+)
+of(
+    "models.recurrence.input_count",
+    lambda clock_state: recurrence.input_count(clock_state, 0.5),
+    clock_state=some([1.0, 1.5, 1.75], "n"),
+)

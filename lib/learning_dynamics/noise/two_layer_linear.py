@@ -11,7 +11,7 @@ import math
 
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_real, require_tensors
 
 LAYERS = ("all", "one")
 
@@ -62,6 +62,7 @@ def constant(width: int | Tensor, outputs: int, second_moment: Tensor, sigma: fl
     Raises:
         ValueError: an argument is not as described.
     """
+    require_real("width", width)
     require_tensors(second_moment=(second_moment, "d_x d_x"))
     _require(sigma)
     return sigma**4 / 2 * width * outputs * second_moment.trace()

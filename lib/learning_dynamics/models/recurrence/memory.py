@@ -67,6 +67,7 @@ def reconstruct(states: Tensor, eigenvalues: Tensor, length: int, *, rcond: floa
         raise ValueError(f"states lie on {states.device}; allowed: {eigenvalues.device}, as eigenvalues")
     if rcond is not None and not 0 <= rcond < 1:
         raise ValueError(f"rcond = {rcond}; allowed: at least 0 and below 1")
+    _require_finite(eigenvalues)
     dtype = torch.promote_types(states.dtype, eigenvalues.dtype)
     matrix = memory_matrix(eigenvalues.to(dtype), length, real=True)
     known = states.to(dtype)
@@ -118,6 +119,7 @@ def slots(eigenvalues: Tensor, length: int, share: float) -> Tensor:
     """
     if not 0 < share < 1:
         raise ValueError(f"share = {share}; allowed: above 0 and below 1")
+    _require_finite(eigenvalues)
     sizes = torch.linalg.svdvals(memory_matrix(eigenvalues, length, real=True))
     return (sizes > share * sizes[..., :1]).sum(-1)
 
@@ -153,3 +155,8 @@ def _require_eigenvalues(eigenvalues: Tensor) -> None:
         raise ValueError(
             f"eigenvalues have dtype {eigenvalues.dtype}; allowed: a real or complex floating point dtype"
         )
+
+
+def _require_finite(eigenvalues: Tensor) -> None:
+    if not bool(eigenvalues.isfinite().all()):
+        raise ValueError("eigenvalues have entries that are NaN or infinite; allowed: finite numbers")
