@@ -32,7 +32,7 @@ from learning_dynamics.experiments.empirical_fisher.diagonal_fisher import (
 )
 from learning_dynamics.models import recurrence
 from learning_dynamics.momentum import calculus_of_variations, shadowing
-from learning_dynamics.noise import fractional, widening_valley
+from learning_dynamics.noise import fractional, two_layer_linear, widening_valley
 from learning_dynamics.parameterization import fixed_points
 from learning_dynamics.rules import Adam, DiagonalFisher, GradientDescent
 
@@ -1439,6 +1439,42 @@ def test_digit_modes_starts_as_the_figure_and_obeys_the_keyboard(bench: Bench) -
     page.keyboard.press("Home")
     assert shown(page, "bits") == "2"
     assert scientific(shown(page, "error")) > 1e-2
+
+
+def compare_shaken_width(page: playwright.Page, width: int, sigma: float, step: float) -> None:
+    like = {"dtype": torch.float64}
+    S, truth, u = torch.eye(10, **like), torch.zeros(10, **like), torch.zeros(width, **like)
+    truth[0], truth[1], u[0] = 1.0, -1.0, 1.0
+    W, a = torch.outer(u, truth) / truth.norm().sqrt(), u * truth.norm().sqrt()
+    call = "window.learningDynamics.shakenWidth"
+    laws = {way: float(two_layer_linear.gradient_noise(W, a, S, sigma, layers=way)) for way in ("all", "one")}
+    laws["constant"] = float(two_layer_linear.constant(width, 1, S, sigma))
+    for way, value in laws.items():
+        assert page.evaluate(f"{call}.{way}({width}, {sigma})") == pytest.approx(value, rel=1e-10)
+        assert scientific(shown(page, way)) == pytest.approx(value, rel=0.06)
+    added = float(two_layer_linear.penalty(W, a[None], S, sigma))
+    assert scientific(shown(page, "penalty")) == pytest.approx(added, rel=0.06)
+    assert scientific(shown(page, "limit")) == pytest.approx(step * sigma**2 * (width + 2), rel=0.06)
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "sigma", "step"), [(100, 0.1, 0.1), (1, 0.5, 1.0), (10_000, 0.05, 0.1)])
+def test_shaken_width_displays_the_exact_laws(bench: Bench, width: int, sigma: float, step: float) -> None:
+    page = bench.widget("shaken-width", f'data-width="{width}" data-sigma="{sigma}" data-step="{step}"')
+    compare_shaken_width(page, width, sigma, step)
+    assert ("Beyond" in shown(page, "end")) == (step * sigma**2 * (width + 2) > 1)
+
+
+@needs_chromium
+def test_shaken_width_starts_as_said_and_obeys_the_keyboard(bench: Bench) -> None:
+    page = bench.widget("shaken-width", width=390)
+    assert page.locator("img").count() == 0
+    assert [shown(page, name) for name in ("width", "sigma", "step")] == ["100", "0.1", "0.1"]
+    page.keyboard.press("Tab")
+    page.keyboard.press("End")
+    compare_shaken_width(page, 10_000, 0.1, 0.1)
+    page.keyboard.press("Home")
+    compare_shaken_width(page, 1, 0.1, 0.1)
 
 
 # ------------------------------------------------------------------------------------------------------------ any page
