@@ -118,8 +118,8 @@ def keep_edits(chapter: str, root: Path = ROOT) -> None:
     if lost:
         shown = "\n".join(f"  {cell.cell_type}: {cell.source.splitlines()[0][:90]}" for cell in lost)
         raise ValueError(
-            f"chapters/{chapter}.ipynb = {len(lost)} cells edited by hand, which its .py lacks:\n{shown}\n"
-            f"allowed: `make pull CHAPTER={chapter}` takes them into the .py; OVERWRITE=1 drops them"
+            f"chapters/{chapter}.ipynb = {len(lost)} cells edited by hand, which its .py lacks; allowed: "
+            f"`make pull CHAPTER={chapter}` takes them into the .py, OVERWRITE=1 drops them:\n{shown}"
         )
 
 

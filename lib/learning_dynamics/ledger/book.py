@@ -178,7 +178,7 @@ class Ledger:
                 f"criterion {criterion.sentence()} (bound {criterion.bound})"
             )
         if unexpected and self.strict:
-            raise LedgerError(f"{id}: {unexpected[0]}")
+            raise LedgerError(": ".join([id, unexpected[0]]))
         if reason is not None and verdict in ("holds", "reproduced") and not unexpected:
             raise LedgerError(f"{id}: reason = {reason!r}; allowed: None where the verdict is {verdict!r}")
         single = machine_epsilon(dtype or self.run.dtype) > 1e-10
