@@ -655,8 +655,8 @@ ledger.check(
 # the many short steps back do not make up for it.
 #
 # *The key step.* Every $y$ has two preimages, the roots $x_\pm$ of $x^2-yx-\eta=0$. Their sum is $y$, so an interval
-# of length $\ell$ has preimages of total length $\ell$. And a Cauchy law is the point $is$ of the upper half plane, which
-# $z\mapsto z-\eta/z$ moves to $i(s+\eta/s)$.
+# of length $\ell$ has preimages of total length $\ell$. For the second part, stand for the Cauchy law of scale $s$ by the complex number $is$: the mean under this law
+# of a bounded function that is analytic in the upper half plane is its value at $is$. The map $z\mapsto z-\eta/z$ moves $is$ to $i(s+\eta/s)$.
 #
 # :::{dropdown} Proof
 # 1. *Lengths.* $x_++x_-=y$ with both roots increasing in $y$, so $x_+'+x_-'=1$: the preimage of $(y_1,y_2)$ has the
@@ -892,7 +892,7 @@ figures.numbers(
 # measured at parameters long left behind, which the sum of AdaGrad never does.
 # :::
 #
-# **Predict first.** On $\tfrac12\theta^2$, with a constant step: which memories let $\theta_k$ converge: the decayed mean, the plain mean of
+# **Predict first.** Minimize $\tfrac12\theta^2$ with a constant step. Which memories let $\theta_k$ converge: the decayed mean, the plain mean of
 # all squares, the sum?
 #
 # :::{prf:theorem} A memory must not shrink
@@ -1373,8 +1373,8 @@ plt.show()
 # $$C=\frac1n\sum_i\sum_cw_{ic}\,g_i(c)\,g_i(c)^\top .$$ (eq-empirical-fisher-weights)
 #
 # Fisher: $w_{ic}=p(c\mid x_i)$. Empirical Fisher: one at the true label. In between: frequencies of one and of 200 labels drawn from the
-# model. Nothing else differs. By *much better* we mean that after 20 iterations $\hat F$ leaves a loss that is higher by a quarter or more, in the mean
-# of the logarithm over 24 seeds (images, start, drawn labels).
+# model. Nothing else differs. The source gives no number for "much better". So the check asks only whether $\hat F$ leaves a higher loss than $F$ after 20
+# iterations, in the mean of the logarithm over 24 seeds (images, start, drawn labels), and reports by how much.
 
 # %%
 components, hidden_race = 8, 5
@@ -1463,10 +1463,12 @@ losses = torch.stack(losses)  # (iterations + 1, methods, seeds)
 # %% tags=["hide-input"]
 ledger.check(
     "natgrad:claim-fisher-beats-empirical",
-    "With the same adaptive damping F̂ leaves a loss at least a quarter higher than F",
+    "With the same adaptive damping F̂ leaves a higher loss than F",
     measured=(losses[-1, 1] / losses[-1, 0]).log(),
-    criterion=confident("ln of the loss with F̂ over the loss with F (ln 1.25)", at_least=math.log(1.25)),
-    control=control("labels of F̂ drawn from the model, many a sample", (losses[-1, 3] / losses[-1, 0]).log()),
+    criterion=confident("ln of the loss with F̂ over the loss with F", at_least=0.0),
+    control=control(
+        "F in the role of F̂, against many labels drawn from the model", (losses[-1, 0] / losses[-1, 3]).log()
+    ),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -1496,7 +1498,7 @@ figures.numbers(
 )
 
 # %% [markdown]
-# The control shows the cause. Enough labels from the model come close to the Fisher's result, and labels from the data do not. The figure does not show
+# The loss with $\hat F$ is about 1.6 times that with $F$ ($e^{0.46}$, with the interval on the card). The dashed curve shows the cause. Enough labels from the model come close to the Fisher's result, and labels from the data do not. The figure does not show
 # time: one label a sample needs one gradient in the place of ten, and on a large network only the one-label
 # matrices are affordable. Between those two, in this small test, the difference is small for most of the run. Nor does the figure say that Adam is a poor optimizer:
 # it has exponent one half, small steps and a memory, and for these the theorems above do not exclude convergence. On digits
@@ -1504,7 +1506,7 @@ figures.numbers(
 #
 # In one place the wrong scale of $\hat F$ does no harm at all: as preconditioner of conjugate gradients, which find their step size themselves.
 #
-# :::{prf:proposition} Conjugate gradients do not see the scale of their preconditioner
+# :::{prf:proposition} The scale of a preconditioner does not matter to conjugate gradients
 # :label: natgrad-claim-cg-preconditioner
 # With the preconditioners $P$ and $cP$, $c>0$, the iterates are the same.
 # :::
