@@ -117,9 +117,10 @@ def keep_edits(chapter: str, root: Path = ROOT) -> None:
     ]
     if lost:
         shown = "\n".join(f"  {cell.cell_type}: {cell.source.splitlines()[0][:90]}" for cell in lost)
+        mend = f"make pull CHAPTER={chapter}"
         raise ValueError(
             f"chapters/{chapter}.ipynb = {len(lost)} cells edited by hand, which its .py lacks; allowed: "
-            f"`make pull CHAPTER={chapter}` takes them into the .py, OVERWRITE=1 drops them:\n{shown}"
+            f"`{mend}` takes them into the .py, OVERWRITE=1 drops them:\n{shown}"
         )
 
 
