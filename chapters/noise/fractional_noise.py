@@ -900,7 +900,7 @@ figures.comparison(
             "arg-min of 50: chance of a violation",
             "at most .05",
             chance(allowed + math.log(parameters) / c),
-            True,
+            bool(chance(allowed + math.log(parameters) / c) <= delta),
         ),
         ("the same without the divergence", "not claimed", chance(allowed), None),
         (
