@@ -930,7 +930,7 @@ def jump(u):
 # %%
 def read_out(width, eigenvalues, clock, target, seed, sequences=2000):
     """Largest error on fresh inputs of a network with random hidden weights, for all positions."""
-    source = run.generator("read-out", seed)
+    source = run.generator(f"read-out {seed}")
     u = 2 * torch.rand(sequences, 4, generator=source, **like) - 1
     fresh = torch.cat([2 * torch.rand(1000, 4, generator=source, **like) - 1, witnesses])
     h = with_clock(u, eigenvalues, clock)
@@ -1147,7 +1147,7 @@ plt.show()
 
 # %%
 def parity(length, width, sequences=4000):  # accuracy on fresh signs
-    source = run.generator("parity", length)
+    source = run.generator(f"parity {length}")
     code = recurrence.memory_matrix(recurrence.half_roots(length), length, real=True)
     W = 1.5 * torch.randn(length, width, generator=source, **like) / math.sqrt(length)
     b = 4 * torch.rand(width, generator=source, **like) - 2
