@@ -172,7 +172,10 @@ ledger.check(
 # Inputs $u_0,\dots,u_{T-1}\in\mathbb R$ come one after the other. A *causal map* gives the outputs $y_j=\mathcal Y_j(u_0,\dots,u_j)$. One layer of *linear recurrence plus position-wise network* computes
 #
 # $$
-# x_j=\lambda\odot x_{j-1}+u_j\mathbf 1,\quad x_{-1}=0,\qquad \hat y_j=f(x_j;\theta),
+# \begin{aligned}
+# x_j&=\lambda\odot x_{j-1}+u_j\mathbf 1,\qquad x_{-1}=0,\\
+# \hat y_j&=f(x_j;\theta),
+# \end{aligned}
 # $$ (eq-uni-layer)
 #
 # with $N$ complex eigenvalues $\lambda_i$ and one and the same network $f$ for every $j$. It sees real and imaginary parts of $x_j$.
@@ -196,7 +199,10 @@ ledger.check(
 # Unrolling the recurrence gives $x_{j,i}=u_0\lambda_i^j+u_1\lambda_i^{j-1}+\dots+u_j$. This is a polynomial with the inputs as coefficients, evaluated at $\lambda_i$. We call it the *input polynomial*,
 #
 # $$
-# \hat u_j(z)=\sum_{l=0}^ju_lz^{j-l},\qquad x_{j,i}=\hat u_j(\lambda_i).
+# \begin{aligned}
+# \hat u_j(z)&=\sum_{l=0}^ju_lz^{j-l},\\
+# x_{j,i}&=\hat u_j(\lambda_i).
+# \end{aligned}
 # $$ (eq-uni-polynomial)
 #
 # Reading the inputs back is interpolation: find the coefficients of a polynomial from its values at $N$ points.
@@ -875,7 +881,10 @@ ledger.check(
 # width and weights of a network with one hidden layer, so that
 #
 # $$
-# \sup_{u\in\mathcal U}\ \max_{0\le j<T}\ \lVert f(x_j,s_j;\theta)-\mathcal Y_j(u_0,\dots,u_j)\rVert\le\varepsilon .
+# \begin{aligned}
+# \sup_{u\in\mathcal U}\max_{0\le j<T}\lVert&f(x_j,s_j;\theta)\\
+# &-\mathcal Y_j(u_0,\dots,u_j)\rVert\le\varepsilon .
+# \end{aligned}
 # $$ (eq-uni-theorem)
 # :::
 #
@@ -991,7 +1000,10 @@ plt.show()
 # The source's experiment is a controlled Lotka-Volterra system: $a$ hares and $b$ foxes, with a control $u$ that feeds or removes hares. It prints no equations and no settings; ours are
 #
 # $$
-# \dot a=a\,(1-b+u),\qquad\dot b=b\,(a-1),\qquad a(0)=b(0)=1,
+# \begin{aligned}
+# \dot a&=a\,(1-b+u),\qquad\dot b=b\,(a-1),\\
+# a(0)&=b(0)=1,
+# \end{aligned}
 # $$
 #
 # with $u$ a sum of three sine waves of random frequency and of amplitude up to $.1$, $200$ steps of length $.1$. The layer has 64 states with radius in $[.95,.999]$ and angles below $\pi/10$, and a clock; the network has two hidden layers of 128. It is trained on 1,000 sequences and tested on 100. The table and the picture follow the check.
