@@ -1423,6 +1423,7 @@ ledger.check(
     claim="experiment",
     rtol=0.1,
 )
+race = {"claim": "experiment", "seeds": seeds, "rtol": 0.5}
 ledger.check(
     "thesis:claim-sgd-matches-adam",
     "Toy, scaled branches, gain 2: SGD ends within 0.05 of Adam on the same network, paired over ten seeds",
@@ -1430,9 +1431,7 @@ ledger.check(
     criterion=confident("loss of SGD − loss of Adam", at_most=0.05),
     control=control("SGD on the POST-LN network − Adam", last("normalized", "sgd") - last("scaled", "adam")),
     expected="reproduced",
-    claim="experiment",
-    seeds=seeds,
-    rtol=0.5,
+    **race,
 )
 ledger.check(
     "thesis:beyond-temperature-on-the-toy",
@@ -1441,10 +1440,8 @@ ledger.check(
     criterion=confident("steps without − steps with the gain", at_least=0.0),
     control=control("steps with the gain − steps of Adam", than_adam),
     expected="partly",
-    claim="experiment",
     reason="the mean difference is 6 steps of about a thousand, and its interval, −147 to 159, contains zero",
-    seeds=seeds,
-    rtol=0.5,
+    **race,
 )
 ledger.check(
     "thesis:beyond-centred-attention",

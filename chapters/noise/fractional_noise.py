@@ -699,8 +699,8 @@ figures.line_control(left, sides, 2 * sides, label="smooth curve")
 left.set(xscale="log", yscale="log", xlabel="columns $2^i$", ylabel="boxes $N$")
 left.legend(fontsize=7.5)
 right.axhline(0, color=figures.COLORS["dark grey"], marker="", lw=1)
-right.set(xlabel="Hurst exponent $h$", ylabel="estimate $-\\,(2-h)$")
-right.legend(fontsize=8)
+right.set(xlabel="Hurst exponent $h$", ylabel="estimate $-\\,(2-h)$", ylim=(-0.1, 0.08))
+right.legend(fontsize=8, loc="upper left", ncols=2)
 plt.show()
 
 # %% tags=["hide-input"]

@@ -1072,10 +1072,9 @@ def fit(h, y, steps, width=128):  # position-wise network on log populations
 h, y = seen(u, band), animals.log().float()
 steps = run.pick(smoke=50, book=2500, paper=10_000)
 ones = torch.ones(*h.shape[:2], 1)
-straight = torch.linalg.lstsq(
-    torch.cat([h, ones], -1)[:known].flatten(0, 1), y[:known].flatten(0, 1)
-).solution
-forecasts = {"network": fit(h, y, steps), "linear read-out": torch.cat([h, ones], -1)[known:] @ straight}
+features = torch.cat([h, ones], -1).double()  # nearly dependent: float32 would not do
+straight = torch.linalg.lstsq(features[:known].flatten(0, 1), y[:known].double().flatten(0, 1)).solution
+forecasts = {"network": fit(h, y, steps), "linear read-out": (features[known:] @ straight).float()}
 truth = animals[known:].float()
 spread = (truth - truth.mean((0, 1))).square().mean().sqrt()
 off = {
