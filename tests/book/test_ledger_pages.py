@@ -33,6 +33,7 @@ root_doc = "book/index"
 exclude_patterns = ["_build"]
 html_theme_options = {{}}
 html_theme = "alabaster"
+html_baseurl = "https://example.org/"
 suppress_warnings = ["config.cache"]
 """
 CARD = '<div class="ld-claim ld-card ld-holds"><p id="claim-{id}">{statement}</p><code class="ld-id">{id}</code></div>'

@@ -39,21 +39,21 @@ def place(app: Sphinx, config: Config) -> None:
     }
     for name, value in values.items():
         setattr(config, name, value)
-    config.html_theme_options["extra_footer"] = f"Learning Dynamics, release {release(Path(app.srcdir))}"
+    if config.html_theme == "sphinx_book_theme":
+        config.html_theme_options["extra_footer"] = f"Learning Dynamics, release {release()}"
 
 
-def release(root: Path) -> str:
+def release() -> str:
     """Return the version that this copy of the book is, or will become."""
-    return str(tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+    project = Path(__file__).resolve().parents[3] / "pyproject.toml"
+    return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
 def name_release(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Tell the page's script the release, which a copied citation names."""
-    context["metatags"] = context.get("metatags", "") + (
-        f'<meta name="release" content="{release(Path(app.srcdir))}" />'
-    )
+    context["metatags"] = context.get("metatags", "") + f'<meta name="release" content="{release()}" />'
 
 
 def setup(app: Sphinx) -> None:

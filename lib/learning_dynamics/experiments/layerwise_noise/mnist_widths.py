@@ -117,7 +117,7 @@ def compute(call: Call) -> dict[str, Tensor]:
     return arrays
 
 
-def named(options: argparse.Namespace) -> str:
+def _named(options: argparse.Namespace) -> str:
     """Return a result's name: the layers, and the noise levels where they are not the usual ones."""
     levels = "" if options.sigmas == SIGMAS else "-at-" + "-".join(map(str, options.sigmas)).replace(".", "_")
     return f"mnist-{options.hidden}x{options.width}{levels}"
@@ -125,7 +125,7 @@ def named(options: argparse.Namespace) -> str:
 
 EXPERIMENT = Experiment(
     chapter=CHAPTER,
-    name=named,
+    name=_named,
     compute=compute,
     options=(
         Option("--width", "widths of the hidden layers", WIDTHS),

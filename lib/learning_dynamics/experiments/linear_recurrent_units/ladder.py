@@ -59,7 +59,12 @@ class UnscaledStateSpace(DiagonalStateSpace):
 
 
 class UnitRadius(DenseRecurrence):
-    """A dense linear layer whose state matrix starts with the spectral radius one."""
+    """A dense linear layer whose state matrix starts with the spectral radius one.
+
+    Args:
+        args: As `DenseRecurrence` takes them.
+        settings: Likewise, by name.
+    """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -114,7 +114,7 @@ class NotebookLoss:
         return loss, pull @ signed + self.ridge * theta
 
     def minimum(self) -> Tensor:
-        """Return the least value of the mean loss, by Newton's method from zero."""
+        """Return the least value of the mean loss, of shape `()`, by Newton's method from zero."""
         signed = self.inputs * self.targets[:, None]
         theta = torch.zeros_like(self.inputs[:1])
         for _ in range(30):
