@@ -1466,7 +1466,7 @@ gap_first, gap_last = gap_long.mean((0, 1)).exp()[[0, -1]].tolist()
 figures.comparison(
     [
         (
-            "Adam's step, queries over values, last block of the toy",
+            "Adam's step, queries over values, last block",
             "larger",
             gap_last,
             as_said["claim-adam-query-rates"],
