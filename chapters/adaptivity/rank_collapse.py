@@ -1461,22 +1461,17 @@ ledger.check(
 # ### Source and here
 
 # %% tags=["hide-input"]
-as_said = {each["id"].split(":")[1]: each["verdict"] == "reproduced" for each in ledger.records}
+said = {each["id"].split(":")[1]: each["verdict"] == "reproduced" for each in ledger.records}
 gap_first, gap_last = gap_long.mean((0, 1)).exp()[[0, -1]].tolist()
 figures.comparison(
     [
-        (
-            "Adam's step, queries over values, last block",
-            "larger",
-            gap_last,
-            as_said["claim-adam-query-rates"],
-        ),
+        ("Adam's step, queries over values, last block", "larger", gap_last, said["claim-adam-query-rates"]),
         ("the same, first block", "smaller than in the last", gap_first, gap_first < gap_last),
         (
             "gap early/gap late in training",
             "1, remarkably constant",
             float(early_late.mean().exp()),
-            not as_said["beyond-gap-in-time"],
+            not said["beyond-gap-in-time"],
         ),
         (
             "SGD POST-LN − Adam POST-LN, BLEU there, loss here",
@@ -1488,7 +1483,7 @@ figures.comparison(
             "SGD scaled, temperature − Adam, BLEU there, loss here",
             "0.30",
             float((last("scaled", "sgd, gain 2") - last("scaled", "adam")).mean()),
-            as_said["claim-sgd-matches-adam"],
+            said["claim-sgd-matches-adam"],
         ),
     ],
     "the verdict of the row above on the same quantity; not evaluated where no row decides it",
