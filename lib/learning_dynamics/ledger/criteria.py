@@ -22,8 +22,6 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7, "float16":
 Values = NDArray[np.float64]
 LEVEL = 0.999
 """The least coverage of an interval that decides a verdict."""
-BELOW_LEVEL = frozenset({"thesis:beyond-polyak-shipped"})
-"""The ids whose records were made before the rule. The list may only shrink; a test holds its length."""
 
 
 class LedgerError(ValueError):
@@ -350,11 +348,11 @@ def require_level(id: str, *judged: object) -> None:
     """Raise a LedgerError where an interval that decides a verdict covers less than `LEVEL`.
 
     Args:
-        id: The claim's id; those in `BELOW_LEVEL` are let through.
+        id: The claim's id.
         judged: A criterion, and what it judges; what has no level passes.
     """
     levels = [float(each.level) for each in judged if hasattr(each, "level")]
-    if levels and min(levels) < LEVEL and id not in BELOW_LEVEL:
+    if levels and min(levels) < LEVEL:
         raise LedgerError(f"{id}: level = {min(levels)}; allowed: an interval that covers at least {LEVEL}")
 
 
