@@ -277,6 +277,22 @@ def test_gallery_leads_to_every_named_figure_and_moving_part(chapter: str, html:
     assert [name for name in small if not (html / "book" / name).is_file()] == []
 
 
+def test_first_use_of_a_word_leads_to_the_glossary_and_says_what_it_means(html: Path, page_of: Any) -> None:
+    entries = {id for id in page_of("book/glossary").ids if id.startswith("term-")}
+    assert len(entries) > 50
+    used: set[str] = set()
+    for chapter in CHAPTERS:
+        text = (html / f"chapters/{chapter}.html").read_text(encoding="utf-8")
+        links = re.findall(
+            r'<a class="ld-term[^"]*" href="[^"]*glossary.html#(term-[\w-]+)" title="([^"]+)"', text
+        )
+        places = [place for place, _ in links]
+        assert len(places) == len(set(places)) and set(places) <= entries, chapter
+        assert all(len(meaning) > 20 and "\\" not in meaning for _, meaning in links), chapter
+        used |= set(places)
+    assert len(used) > 30
+
+
 def test_search_engines_find_a_description_of_every_page(html: Path) -> None:
     listed = (html / "sitemap.xml").read_text(encoding="utf-8")
     owner, name = CONFIG["repository"]["url"].removeprefix("https://github.com/").split("/")

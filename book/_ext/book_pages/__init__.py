@@ -2,8 +2,8 @@
 
 Directives `scoreboard`, `scoreboard-strip`, `errata`, `gallery`, `moving-parts`; roles `chapter`, `part`, `colab`,
 `repository`; an anchor for every record of a chapter; entries for the site's search; the figures' numbers as CSV; the
-script of a moving part where one stands; punctuation bound to the formula before it; the site's address; the library's
-reference, whose pages alone import the library beyond `ledger.read`.
+script of a moving part where one stands; punctuation bound to the formula before it; the site's address; first uses of
+the glossary's words; the library's reference, whose pages alone import the library beyond `ledger.read`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from book_pages import (
     numbers,
     pages,
     search,
+    terms,
     widgets,
 )
 
@@ -44,6 +45,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         numbers,
         pages,
         search,
+        terms,
         widgets,
     ):
         part.setup(app)
