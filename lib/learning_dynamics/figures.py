@@ -54,6 +54,7 @@ CONTROL_COLOR = COLORS["dark grey"]
 MARKERS = ("o", "s", "^", "D", "v", "X")
 BACKGROUND, INK, GRID = COLORS["white"], COLORS["ink"], "#D9D9D9"
 _NOT_COMPARED: WeakKeyDictionary[Figure, str] = WeakKeyDictionary()
+NOT_GIVEN = "not given"
 EACH_POINT = 20  # a joined line of at most so many points has a marker at each
 MOST_ROWS = 400
 
@@ -334,6 +335,8 @@ def comparison(
 ) -> None:
     """Show the source's values beside ours as a table, and record our numbers, so that a stale table is noticed.
 
+    Where the source gives none of them (`"not given"` in every row, and no verdict) the table shows ours alone.
+
     Args:
         rows: Quantity, the source's value as printed, our number or interval, and whether they agree.
         criterion: When two values count as agreeing, in one line.
@@ -359,20 +362,21 @@ def comparison(
             raise ValueError(
                 f"here = {row.here!r} of {row.quantity!r}; allowed: a number, or two for an interval"
             )
-    text = [f"criterion: {criterion}"]
+    alone = all(row.agrees is None and row.source == NOT_GIVEN for row in table)
+    titles = ("quantity", "here") if alone else ("quantity", "source", "here", "agrees")
+    text = [criterion if alone else f"criterion: {criterion}"]
     body = ""
     for row, values in zip(table, here, strict=True):
         verdict = {None: "not evaluated", True: "yes", False: "no"}[row.agrees]
         shown = ", ".join(f"{value:.4g}" for value in values)
-        shown = f"[{shown}]" if values.size == 2 else shown
-        text.append(f"{row.quantity}: source {row.source}, agrees: {verdict}")
-        body += (
-            f'<tr><th scope="row">{escape(row.quantity)}</th><td>{escape(row.source)}</td>'
-            f'<td><span class="measured">{shown}</span></td><td>{verdict}</td></tr>'
-        )
-    head = "".join(f'<th scope="col">{title}</th>' for title in ("quantity", "source", "here", "agrees"))
+        shown = f'<td><span class="measured">{f"[{shown}]" if values.size == 2 else shown}</span></td>'
+        text.append(row.quantity if alone else f"{row.quantity}: source {row.source}, agrees: {verdict}")
+        cells = shown if alone else f"<td>{escape(row.source)}</td>{shown}<td>{verdict}</td>"
+        body += f'<tr><th scope="row">{escape(row.quantity)}</th>{cells}</tr>'
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    caption = criterion[0].upper() + criterion[1:] if alone else f"Agreement: {criterion}"
     html = (
-        f'<table class="ld-comparison"><caption>Agreement: {escape(criterion)}</caption>'
+        f'<table class="ld-comparison"><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
     columns: dict[str, Numbers] = {

@@ -331,6 +331,16 @@ def test_a_comparison_hides_nothing_but_our_numbers(shown: list) -> None:
     assert not parser.open and list(metadata) == [KEY]
 
 
+def test_a_comparison_with_nothing_shows_ours_alone(shown: list) -> None:
+    figures.comparison([("loss", "not given", 0.5, None)], "the source has none", run=RUN)
+    ((text, html, _),) = shown
+    assert text == "the source has none\nloss" and "<caption>The source has none</caption>" in html
+    assert re.findall(r'<th scope="col">(\w+)', html) == ["quantity", "here"] and "not evaluated" not in html
+    shown.clear()
+    figures.comparison([("loss", "not given", 0.5, None), ("rate", "2", 2.0, True)], "within 5 %", run=RUN)
+    assert "not evaluated" in shown[0][1]
+
+
 def test_a_comparison_can_be_recorded(shown: list) -> None:
     figures.comparison(
         [("rate", "2", 1.23456789, True), ("gap", "0.1", (0.2, 0.3), True)], "c", run=RUN, name="table-6"
