@@ -64,7 +64,7 @@ ledger = Ledger(run)
 like = {"dtype": run.dtype, "device": run.device}
 chains = run.pick(smoke=1000, book=10_000, paper=100_000)
 
-# %% tags=["hide-input"]
+# %%
 eta, sigma, steps, every = 0.05, 0.5, 8000, 40
 
 
@@ -82,7 +82,7 @@ def slide(kind, stream):
             xi = sigma * (2 * torch.randint(2, u.shape, generator=source) - 1).to(u)
         elif kind == "normal":
             xi = sigma * torch.randn(u.shape, generator=source, dtype=run.dtype).to(u)
-        e = u * v - 1 - xi
+        e = u * v - 1 - xi  # residual against the perturbed label
         product = product * (1 - (eta * e) ** 2)
         u, v = u - eta * e * v, v - eta * e * u
         if kind == "weights":
@@ -319,9 +319,16 @@ figures.plt.show()
 # $\eta\sigma\sum_j\pm3^{-j}$, which has no digit 1 in base three: the Cantor set, stretched to $[-a,a]$ with $a=\tfrac32\eta\sigma$. Both laws have exactly the variance of the theorem.
 # :::
 
-# %% tags=["hide-input"]
+# %%
 exact = statistics.ks_test(coin[0], uniform(-2 * 0.5, 4 * 0.5).cdf).p_value
 bell_fit = statistics.ks_test(coin[0], norm(scale=math.sqrt(1 / 3)).cdf).p_value
+
+
+def in_the_middle(sample):  # chains in the middle third of [-a, a], in ten groups
+    return (sample.reshape(10, -1).abs() < reach[1] / 3 * (1 - 1e-9)).sum(1)
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-label-uniform",
     "Coins at ηh = 1/2: the stationary law is uniform",
@@ -331,12 +338,6 @@ ledger.check(
     expected="holds",
     rtol=0.1,
 )
-
-
-def in_the_middle(sample):  # chains in the middle third of [-a, a], in ten groups
-    return (sample.reshape(10, -1).abs() < reach[1] / 3 * (1 - 1e-9)).sum(1)
-
-
 ledger.check(
     "regularization:beyond-label-cantor",
     "Coins at ηh = 2/3: no chain is ever in the middle third",
@@ -381,7 +382,7 @@ ledger.check(
 # The source's second claim, "separate" processes, is part 1 and needs the hypothesis that $H$ and $\Sigma$ commute. The card draws random $4\times4$ problems with noise that does not commute with $H$. If $V=LL^\top$ (Cholesky) is right, then for the sample
 # covariance $\hat V$ of $N$ chains $\frac N2\lVert L^{-1}\hat VL^{-\top}-I\rVert_F^2$ has nearly the $\chi^2$ law of $d(d+1)/2=10$ degrees of freedom. An error in any entry of $V$ adds to it.
 
-# %% tags=["hide-input"]
+# %%
 problems = run.seeds(smoke=20, book=40, paper=100)
 
 
@@ -402,12 +403,23 @@ for _ in range(150):
     theta4 = theta4 - step4 * (theta4 @ H4 + xi)
 
 
-# %% tags=["hide-input"]
+# %%
 def misfit(V):  # of the sample covariance, about χ² with 10 degrees of freedom if V is right
     white = torch.linalg.solve_triangular(torch.linalg.cholesky(V), theta4.mT, upper=False)
     return each4 / 2 * (white @ white.mT / each4 - torch.eye(4, **like)).square().sum((-2, -1))
 
 
+def correlated(V):  # entries off the diagonal in the eigenbasis of H
+    inside = turn4.mT @ V @ turn4
+    return (inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))).norm(dim=(-2, -1)) / V.norm(
+        dim=(-2, -1)
+    )
+
+
+shared = (turn4 * torch.tensor([3.0, 0.5, 1.0, 0.2], **like)) @ turn4.mT  # commutes with H
+commuting = torch.stack([diffusions.chain_covariance(H, S, step4) for H, S in zip(H4, shared, strict=True)])
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:claim-ou-multivariate",
     "In d dimensions the cloud solves V = (I − ηH)V(I − ηH) + η²Σ",
@@ -419,18 +431,6 @@ ledger.check(
     seeds=problems,
     rtol=0.2,
 )
-
-
-# %% tags=["hide-input"]
-def correlated(V):  # entries off the diagonal in the eigenbasis of H
-    inside = turn4.mT @ V @ turn4
-    return (inside - torch.diag_embed(inside.diagonal(dim1=-2, dim2=-1))).norm(dim=(-2, -1)) / V.norm(
-        dim=(-2, -1)
-    )
-
-
-shared = (turn4 * torch.tensor([3.0, 0.5, 1.0, 0.2], **like)) @ turn4.mT  # commutes with H
-commuting = torch.stack([diffusions.chain_covariance(H, S, step4) for H, S in zip(H4, shared, strict=True)])
 ledger.check(
     "regularization:beyond-label-commute",
     "The cloud splits along the axes of H if H and Σ commute",
@@ -494,7 +494,7 @@ figures.plt.show()
 # The rest of the chapter rests on this roundness. A small network lets us check it where nothing is quadratic: eight problems, each with three samples and four tanh units, $f(x;\theta)=\sum_{j=1}^4a_j\tanh(w_jx+c_j)$ with twelve weights, brought to zero loss by
 # Newton's method. That leaves nine directions of freedom.
 
-# %% tags=["hide-input"]
+# %%
 inputs, targets = torch.tensor([-1.0, 0.3, 1.2], **like), torch.tensor([0.5, -0.7, 1.0], **like)
 nets = run.seeds(smoke=3, book=8, paper=20)
 
@@ -517,6 +517,7 @@ def loss(theta):
     return 0.5 * (network(theta) - targets).square().mean()
 
 
+# %%
 def fitted(seed):
     theta = torch.randn(12, generator=run.generator("network", seed=seed), dtype=run.dtype).to(run.device)
     for _ in range(60):
@@ -530,7 +531,7 @@ H = vmap(hessian(loss))(minima)
 Pi = torch.linalg.pinv(J) @ J
 eye = torch.eye(12, **like)
 
-# %% tags=["hide-input"]
+# %%
 coin_table = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], **like)] * 3)  # all eight outcomes, σ = 1
 
 
@@ -548,6 +549,14 @@ def gap(one, two):
 away = minima + 0.3 * torch.randn(minima.shape, generator=run.generator("away"), dtype=run.dtype).to(
     run.device
 )
+
+
+def unbalance(V):  # by how much a step changes V, relative; η = 0.1, σ = 1, b = 3
+    contraction = eye - 0.1 * H
+    return gap(contraction @ V @ contraction + 0.01 * H / 3, V)
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-label-shape",
     "Where the data are fitted, label noise has covariance σ²H/b (three samples, all eight outcomes)",
@@ -559,14 +568,6 @@ ledger.check(
     expected="holds",
     seeds=nets,
 )
-
-
-# %% tags=["hide-input"]
-def unbalance(V):  # by how much a step changes V, relative; η = 0.1, σ = 1, b = 3
-    contraction = eye - 0.1 * H
-    return gap(contraction @ V @ contraction + 0.01 * H / 3, V)
-
-
 ledger.check(
     "regularization:beyond-label-round",
     "The cloud of label noise is ησ²/b (2I − ηH)⁻¹ on the directions the loss sees, and nothing elsewhere",
@@ -636,6 +637,11 @@ trace_slope = (tangent @ vmap(jacrev(lambda theta: hessian(loss)(theta).trace())
 )
 kappa = float((torch.linalg.cond(J) ** 2).max())
 
+# %%
+exact_slope = vmap(jacrev(lambda theta: -torch.logdet(eye - 0.05 * hessian(loss)(theta)) / 6))(minima)
+cloud = 0.1 / 3 * torch.linalg.inv(2 * eye - 0.1 * H) @ Pi  # η = 0.1, σ = 1, b = 3
+exact_slope = (tangent @ exact_slope[..., None]).squeeze(-1)
+
 # %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-label-third-order",
@@ -647,10 +653,6 @@ ledger.check(
     seeds=nets,
     show="card",
 )
-# %% tags=["hide-input"]
-exact_slope = vmap(jacrev(lambda theta: -torch.logdet(eye - 0.05 * hessian(loss)(theta)) / 6))(minima)
-cloud = 0.1 / 3 * torch.linalg.inv(2 * eye - 0.1 * H) @ Pi  # η = 0.1, σ = 1, b = 3
-exact_slope = (tangent @ exact_slope[..., None]).squeeze(-1)
 ledger.check(
     "regularization:beyond-label-log-det",
     "The finite-step regularizer is −σ²/(2b) ln det(I − ηH/2)",
@@ -810,12 +812,21 @@ figures.numbers(
 #    $\bigl||u|-|v|\bigr|^2\le|\Delta|$. $\square$
 # :::
 
-# %% tags=["hide-input"]
+# %%
 imbalance = path[:, 0] ** 2 - path[:, 1] ** 2  # (records, chains)
 law = imbalance[0] * path[:, 2]
 total = path[:, 0] ** 2 + path[:, 1] ** 2
 shaken, _ = slide("weights", "weights")
 shaken_gap = shaken[:, 0] ** 2 - shaken[:, 1] ** 2
+
+# %%
+reach_T = torch.sqrt(imbalance[0] ** 2 + 4 * (1 + sigma) ** 2).max()
+assert eta * reach_T + 2 * eta**2 * sigma * (1 + sigma) <= 1  # the hypothesis, for both starts
+quiet, _ = slide("none", "none")
+quiet_gap = quiet[:, 0] ** 2 - quiet[:, 1] ** 2
+fallen = (imbalance[-1] / imbalance[0]).abs().log() / (eta**2 * sigma**2 * steps)
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-label-product",
     "u² − v² is multiplied by 1 − η²e² at every step of every chain",
@@ -828,12 +839,6 @@ ledger.check(
     expected="holds",
     show="card",
 )
-# %% tags=["hide-input"]
-reach_T = torch.sqrt(imbalance[0] ** 2 + 4 * (1 + sigma) ** 2).max()
-assert eta * reach_T + 2 * eta**2 * sigma * (1 + sigma) <= 1  # the hypothesis, for both starts
-quiet, _ = slide("none", "none")
-quiet_gap = quiet[:, 0] ** 2 - quiet[:, 1] ** 2
-fallen = (imbalance[-1] / imbalance[0]).abs().log() / (eta**2 * sigma**2 * steps)
 ledger.check(
     "regularization:beyond-label-flattest",
     "ln|u² − v²| falls by at least η²σ² a step on average",
@@ -943,7 +948,7 @@ ledger.check(
 # beside it.
 
 
-# %% tags=["hide-input"]
+# %%
 def trace(theta):  # mean of ‖∇f‖² over the samples, the trace of the Hessian at zero loss
     a, w, c = theta.unflatten(-1, (3, 4)).unbind(-2)
     z = torch.tanh(w[..., None, :] * inputs[:, None] + c[..., None, :])
@@ -956,6 +961,7 @@ def regularizer(theta, eta, sigma):
     return -(sigma**2) / 6 * torch.logdet(torch.eye(3, **like) - eta / 6 * jacobian @ jacobian.T)
 
 
+# %%
 def along_minima(theta, eta, sigma, steps, records):
     """Follow the flow of R on the minimizers; return the trace at each record."""
     seen, each = [trace(theta)], 10
@@ -1167,7 +1173,6 @@ ledger.check(
     show="card",
     rtol=0.1,
 )
-# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-label-too-few",
     "12 samples: where the flattest interpolant is not the truth, label noise misses the truth",
@@ -1345,7 +1350,7 @@ assert abs(gap_after.std().item() / step_size - 1) < 0.02
 #
 # The rows that the text announced: the two forms of the chain in one dimension, and the two other parts of the theorem on the hyperbola.
 
-# %% tags=["hide-input"]
+# %%
 source = run.generator("unroll")
 xi = torch.randn(50, 3, 20, generator=source, dtype=run.dtype).to(run.device)
 theta_k = torch.full((3, 20), 2.0, **like)
@@ -1358,6 +1363,28 @@ def unrolled(power):
     return 2.0 * (1 - products) ** 50 - products * torch.einsum("sk,ksc->sc", power, xi)
 
 
+# %%
+variance = V[:, 0]
+
+
+def neighbours(now, previous):
+    return (now * previous).mean(1) / variance / (1 - products[:, 0])
+
+
+rho = 1 - products  # the standard error of the ratio is √((1 + ρ²)/N)/|ρ|, largest at ρ = ±1/2
+wide = errors * float(((1 + rho**2) / crowd).sqrt().div(rho.abs()).max())
+
+
+def exact_process(eta_h, rate):  # mean factor and variance over one step, against those of the chain
+    stationary = eta_h / (2 - eta_h)
+    noise = math.sqrt(2 * rate * stationary) * torch.eye(1, **like)
+    decay, spread = diffusions.OrnsteinUhlenbeck(rate * torch.eye(1, **like), noise).transition(eta_h)
+    return [decay.item() - (1 - eta_h), spread.item() - eta_h**2]
+
+
+slow_steps = (0.05, 0.1, 0.5, 0.9)
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-label-unrolled",
     "The iterate is a contraction of the start plus a weighted sum of the noise",
@@ -1368,16 +1395,6 @@ ledger.check(
     ),
     expected="holds",
 )
-# %% tags=["hide-input"]
-variance = V[:, 0]
-
-
-def neighbours(now, previous):
-    return (now * previous).mean(1) / variance / (1 - products[:, 0])
-
-
-rho = 1 - products  # the standard error of the ratio is √((1 + ρ²)/N)/|ρ|, largest at ρ = ±1/2
-wide = errors * float(((1 + rho**2) / crowd).sqrt().div(rho.abs()).max())
 ledger.check(
     "regularization:beyond-label-correlation",
     "Neighbouring iterates have correlation 1 − ηh, negative at ηh = 1.5",
@@ -1387,17 +1404,6 @@ ledger.check(
     expected="holds",
     rtol=0.05,
 )
-
-
-# %% tags=["hide-input"]
-def exact_process(eta_h, rate):  # mean factor and variance over one step, against those of the chain
-    stationary = eta_h / (2 - eta_h)
-    noise = math.sqrt(2 * rate * stationary) * torch.eye(1, **like)
-    decay, spread = diffusions.OrnsteinUhlenbeck(rate * torch.eye(1, **like), noise).transition(eta_h)
-    return [decay.item() - (1 - eta_h), spread.item() - eta_h**2]
-
-
-slow_steps = (0.05, 0.1, 0.5, 0.9)
 ledger.check(
     "regularization:beyond-label-exact-process",
     "For ηh < 1 the chain is an Ornstein-Uhlenbeck process of rate −ln(1 − ηh)/η, read at times kη",
@@ -1407,17 +1413,8 @@ ledger.check(
     expected="holds",
 )
 
-# %% tags=["hide-input"]
+# %%
 normal, widest_normal = slide("normal", "normal")
-ledger.check(
-    "regularization:beyond-label-confined",
-    "With coins for noise uv never leaves [1 − σ, 1 + σ]",
-    measured=(sigma - widest).min(),
-    criterion=inequality("min over runs and steps of σ − |uv − 1|"),
-    control=control("normal noise of the same variance", (sigma - widest_normal).min()),
-    expected="holds",
-)
-# %% tags=["hide-input"]
 coins_only = run.generator("sum of squares")
 u, v, squares = torch.full((500,), 3.0, **like), torch.full((500,), 1 / 3, **like), torch.zeros(500, **like)
 slack, printed = [], []
@@ -1429,6 +1426,16 @@ for k in range(2000):
         share = (u**2 - v**2).abs() / (9 - 1 / 9)
         slack.append(torch.exp(-(eta**2) * squares) - share)
         printed.append(torch.exp(-2 * eta**2 * squares) - share)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-label-confined",
+    "With coins for noise uv never leaves [1 − σ, 1 + σ]",
+    measured=(sigma - widest).min(),
+    criterion=inequality("min over runs and steps of σ − |uv − 1|"),
+    control=control("normal noise of the same variance", (sigma - widest_normal).min()),
+    expected="holds",
+)
 ledger.check(
     "regularization:beyond-label-path-bound",
     "On every run |Δ_k| ≤ |Δ₀| exp(−η² Σ e²)",
