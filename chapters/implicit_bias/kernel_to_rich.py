@@ -71,7 +71,7 @@ run = runs.Run("implicit_bias/kernel_to_rich", scale=SCALE, device=DEVICE, seed=
 ledger = Ledger(run)
 like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The ball touches the line where training ends.** Grey line: all solutions of the one equation. Blue: the ball of the penalty at start scale 0.1 and the path of training from zero; in grey the balls for the scales 10 (a circle) and 0.001 (almost a diamond), each with its own end point. What breaks it: an uneven start (dashed) begins beside zero and ends at a point that no ball of this family touches.", "name": "fig-kernel-to-rich-ball"}, "image": {"alt": "A plane with a slanted line of solutions. A circle, a diamond with rounded corners and a diamond touch it in three different points. A solid path runs from the origin to the touching point of the rounded diamond; a dashed path from near the origin ends elsewhere on the line."}}
+# %%
 line_X, line_y = torch.tensor([[1.0, 2.0]], **like), torch.tensor([2.0], **like)
 
 
@@ -80,6 +80,7 @@ def sinh_path(alpha, end, start=0.0, points=200):  # the path of the flow: beta 
     return entropy.weights_of(s * line_X[0] + entropy.gradient(torch.zeros(2, **like) + start, alpha), alpha)
 
 
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The ball touches the line where training ends.** Grey line: all solutions of the one equation. Blue: the ball of the penalty at start scale 0.1 and the path of training from zero; in grey the balls for the scales 10 (a circle) and 0.001 (almost a diamond), each with its own end point. What breaks it: an uneven start (dashed) begins beside zero and ends at a point that no ball of this family touches.", "name": "fig-kernel-to-rich-ball"}, "image": {"alt": "A plane with a slanted line of solutions. A circle, a diamond with rounded corners and a diamond touch it in three different points. A solid path runs from the origin to the touching point of the rounded diamond; a dashed path from near the origin ends elsewhere on the line."}}
 fig, ax = figures.subplots(size=(6.0, 4.8))
 ax.plot([-1.3, 1.8], [1.65, 0.1], color=COLORS["grey"], marker="")
 grid = torch.linspace(-1.3, 1.8, 401, **like)
@@ -332,7 +333,7 @@ for a, alpha in enumerate(alphas):
         ends[a, i], integrals[a, i] = effective(paths[a, i][0][-1]), paths[a, i][1][-1]
 
 
-# %% tags=["hide-input"]
+# %%
 def minimize_in_primal(X, y, scale, start=0.0):  # an independent solver
     X, y, c = X.numpy(), y.numpy(), 2 * np.asarray(scale) ** 2
     base, N = np.linalg.pinv(X) @ y, null_space(X)
@@ -534,6 +535,24 @@ def slack(form):  # how far |Q - form| stays below what may be left over
     return leftover - (entropy.potential(weights, tiny) - form).abs()
 
 
+# %%
+entropic = size.sum(-1) * logarithm + (size * (size.log() - 1)).sum(-1)
+rest = entropy.potential(weights, tiny) - entropic
+
+
+def in_bracket(rest, width):  # distance to the nearer end of [0, width], negative outside
+    return torch.minimum(rest, width - rest)
+
+
+large = torch.tensor([0.5, 2.0, 10.0, 50.0], **like)[:, None, None]
+z = weights / large**2
+
+
+def square_bracket(factor):  # psi between factor z^2 - z^4/192 and factor z^2, relative to z^2
+    psi = entropy.potential(weights[..., None], large[..., None]) / large**2
+    return torch.minimum(factor * z**2 - psi, psi - factor * z**2 + z**4 / 192) / z**2
+
+
 # %% tags=["hide-input"]
 ledger.check(
     "regularization:remark-9.19",
@@ -555,16 +574,6 @@ ledger.check(
     expected="corrected",
     show="card",
 )
-
-# %% tags=["hide-input"]
-entropic = size.sum(-1) * logarithm + (size * (size.log() - 1)).sum(-1)
-rest = entropy.potential(weights, tiny) - entropic
-
-
-def in_bracket(rest, width):  # distance to the nearer end of [0, width], negative outside
-    return torch.minimum(rest, width - rest)
-
-
 ledger.check(
     "regularization:beyond-entropy-bracket",
     "Q_α exceeds its entropic form by 0 to 2 d_x α²",
@@ -573,15 +582,6 @@ ledger.check(
     control=control("the entropy without −1", in_bracket(rest - size.sum(-1), 2 * 5 * tiny.squeeze(-1) ** 2)),
     expected="holds",
 )
-large = torch.tensor([0.5, 2.0, 10.0, 50.0], **like)[:, None, None]
-z = weights / large**2
-
-
-def square_bracket(factor):  # psi between factor z^2 - z^4/192 and factor z^2, relative to z^2
-    psi = entropy.potential(weights[..., None], large[..., None]) / large**2
-    return torch.minimum(factor * z**2 - psi, psi - factor * z**2 + z**4 / 192) / z**2
-
-
 ledger.check(
     "regularization:beyond-square-bracket",
     "ψ lies between z²/4 − z⁴/192 and z²/4: for large α the penalty is ‖β‖²/4α²",
@@ -699,7 +699,7 @@ ledger.check(
 # that is off by $0.2$, up or down.
 
 
-# %% tags=["hide-input"]
+# %%
 def basis_pursuit(X, y):
     X, y = X.numpy(), y.numpy()
     split = linprog(
@@ -727,6 +727,7 @@ def best_certificate(X, beta):  # m of the linear program
     return found.fun
 
 
+# %%
 noise_targets = torch.randn(len(seeds), n, generator=run.generator("targets"), dtype=run.dtype)
 corner = torch.stack([basis_pursuit(X[i], noise_targets[i]) for i in range(len(seeds))])
 m = torch.tensor([best_certificate(X[i], corner[i]) for i in range(len(seeds))], **like)
@@ -734,7 +735,7 @@ scales = torch.logspace(-2, -100, 50, **like)
 found = entropy.least_potential_path(X, noise_targets, scales)  # (scales, seeds, d_x)
 
 
-# %% tags=["hide-input"]
+# %%
 def bounds(X, corner, beta, m):  # logarithms of both bounds and of the sum, one problem, (scales,) each
     on = corner.abs() > 1e-9
     inside, outside = X[:, on], X[:, ~on]
@@ -755,6 +756,22 @@ triples = [bounds(X[i], corner[i], found.weights[:, i], m[i]) for i in range(len
 low, total, high = (torch.stack(each) for each in zip(*triples, strict=True))  # (seeds, scales)
 shift = -0.2 * scales[-1].log()  # what an exponent off by 0.2 costs at the smallest scale
 
+# %%
+gain = (found.weights.abs().sum(-1) - corner.abs().sum(-1)).T  # (seeds, scales)
+kept = (found.weights.sign() == corner.sign()) | (corner.abs() < 1e-9)
+kept = kept.all(-1).T & (scales < 1e-2)  # from the first scale on at which the signs on S agree
+# rounding in Xβ reaches the weights on S by way of the inverse of X_S
+sizes = [
+    (torch.linalg.cond(X[i][:, corner[i].abs() > 1e-9]) * corner[i].abs().sum()).item()
+    for i in range(len(seeds))
+]
+
+
+def in_cone(m):  # distance of the excess to the nearer of (1 - m) and (1 + m) times the sum
+    return torch.minimum(gain - (1 - m) * total.exp(), (1 + m) * total.exp() - gain)
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-l1-rate",
     "Weights off the ℓ₁ support vanish like α to the power 2(1 − m)",
@@ -770,20 +787,6 @@ ledger.check(
     seeds=seeds,
     show="card",
 )
-gain = (found.weights.abs().sum(-1) - corner.abs().sum(-1)).T  # (seeds, scales)
-kept = (found.weights.sign() == corner.sign()) | (corner.abs() < 1e-9)
-kept = kept.all(-1).T & (scales < 1e-2)  # from the first scale on at which the signs on S agree
-# rounding in Xβ reaches the weights on S by way of the inverse of X_S
-sizes = [
-    (torch.linalg.cond(X[i][:, corner[i].abs() > 1e-9]) * corner[i].abs().sum()).item()
-    for i in range(len(seeds))
-]
-
-
-def in_cone(m):  # distance of the excess to the nearer of (1 - m) and (1 + m) times the sum
-    return torch.minimum(gain - (1 - m) * total.exp(), (1 + m) * total.exp() - gain)
-
-
 ledger.check(
     "regularization:beyond-l1-excess",
     "The excess of ‖β_α‖₁ lies between 1 − m and 1 + m times the sum of these weights",
@@ -831,7 +834,7 @@ ledger.check(
 # $\sqrt{\beta^2+4\alpha^4}\approx1$, a relative change of about $1/2\alpha^2$: it grows by a factor $10^4$.
 # :::
 
-# %% tags=["hide-input"]
+# %%
 two_sparse = torch.zeros(d_x, **like)
 two_sparse[:2] = torch.tensor([1.0, -1.0], **like)
 sparse_y = (X @ two_sparse[:, None]).squeeze(-1)
@@ -1012,7 +1015,7 @@ ledger.check(
 # small $\alpha$ the two end points are at most $2(d_x-1)\alpha^{0.6}$ apart.
 
 
-# %% tags=["hide-input"]
+# %%
 def one_sample_ends(x, y, alpha):  # x (*batch, d) with largest |entry| 1; both end points and both distances
     flow_end = entropy.least_potential(x[..., None, :], y[..., None], alpha)
     low, high = torch.full_like(y, -700.0), torch.zeros_like(y)  # ln(1 - s), lambda = s x
@@ -1078,17 +1081,6 @@ ledger.check(
 # %%
 far_flow, far_nearest, _, _ = one_sample_ends(x, one, torch.tensor(30.0, **like))
 
-# %% tags=["hide-input"]
-ledger.check(
-    "regularization:beyond-nearest-both-ends",
-    "For large α the flow ends at the nearest solution too",
-    measured=(far_flow - far_nearest).norm(dim=-1),
-    criterion=at_most("‖β_α − nearest‖ at α = 30", 30**-4 / 4, bound_symbols="α⁻⁴/4"),
-    control=control("α = 0.3, between the regimes", (mid_flow - mid_nearest).norm(dim=-1)),
-    expected="holds",
-    seeds=one_seeds,
-)
-
 
 def nearest_by_search(alpha):  # scipy, in theta itself, on the opening problem
     def cost(t):
@@ -1104,6 +1096,17 @@ def nearest_by_search(alpha):  # scipy, in theta itself, on the opening problem
 some = [0.1, 0.3, 1.0]
 opening = [one_sample_ends(line_X[0] / 2, line_y[0] / 2, torch.tensor(a, **like)) for a in some]
 searched = torch.tensor([nearest_by_search(a) for a in some], **like)
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:beyond-nearest-both-ends",
+    "For large α the flow ends at the nearest solution too",
+    measured=(far_flow - far_nearest).norm(dim=-1),
+    criterion=at_most("‖β_α − nearest‖ at α = 30", 30**-4 / 4, bound_symbols="α⁻⁴/4"),
+    control=control("α = 0.3, between the regimes", (mid_flow - mid_nearest).norm(dim=-1)),
+    expected="holds",
+    seeds=one_seeds,
+)
 ledger.check(
     "regularization:beyond-nearest-penalty",
     "The minimizer of R_α is the solution nearest to the start, found by search in θ",
@@ -1351,6 +1354,10 @@ def at_scale(alpha, kind=0):  # errors at the scale of the grid nearest to alpha
     return errors[(curve.log() - math.log(alpha)).abs().argmin(), kind]
 
 
+# %%
+names = {"α = 10⁻³": 1e-3, "α = 10⁻²": 1e-2, "α = 10⁻¹": 1e-1, "α = 1": 1.0}
+rivals = ["best lasso", "α = 10⁻⁵", "best ridge"]
+
 # %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-generalization",
@@ -1364,9 +1371,6 @@ ledger.check(
     seeds=trials,
     show="card",
 )
-
-# %% tags=["hide-input"]
-names = {"α = 10⁻³": 1e-3, "α = 10⁻²": 1e-2, "α = 10⁻¹": 1e-1, "α = 1": 1.0}
 ledger.check(
     "regularization:beyond-generalization-order",
     "Sparse truth: the error grows with the scale of the start",
@@ -1378,7 +1382,6 @@ ledger.check(
     needs="book",
     seeds=trials,
 )
-rivals = ["best lasso", "α = 10⁻⁵", "best ridge"]
 ledger.check(
     "regularization:beyond-generalization-rivals",
     "Sparse truth: the small start loses to the best lasso and beats the best ridge",
@@ -1399,7 +1402,7 @@ ledger.check(
 # Now the truth is dense: a thousand small weights, of the same total size. Which scale is best?
 # :::
 
-# %% tags=["hide-input"]
+# %%
 counts = run.pick(
     smoke=[20, 40], book=[40, 50, 60, 80, 100, 150, 200], paper=[40, 50, 60, 80, 100, 150, 200, 300]
 )
@@ -1448,17 +1451,21 @@ figures.numbers(
     rtol=1e-4,
 )
 
-# %% tags=["hide-input"]
+# %%
 few, many = (1, -1) if run.scale == "smoke" else (counts.index(60), counts.index(200))
+
+
+def sixty_and_two_hundred(kind):  # errors of sparse (0) or dense (1) truths, (seeds,) each
+    return {"60 samples, 10⁻⁶": by_count[few, -1, kind], "200 samples, 10⁻¹": by_count[many, 1, kind]}
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-sample-size",
     "Sixty samples from the start 10⁻⁶ are worth more than two hundred from the start 10⁻¹",
-    measured={"60 samples, 10⁻⁶": by_count[few, -1, 0], "200 samples, 10⁻¹": by_count[many, 1, 0]},
+    measured=sixty_and_two_hundred(0),
     criterion=ordering("‖β_α − β⋆‖²", ["60 samples, 10⁻⁶", "200 samples, 10⁻¹"]),
-    control=control(
-        "a dense truth",
-        {"60 samples, 10⁻⁶": by_count[few, -1, 1], "200 samples, 10⁻¹": by_count[many, 1, 1]},
-    ),
+    control=control("a dense truth", sixty_and_two_hundred(1)),
     expected="reproduced",
     claim="experiment",
     needs="book",
@@ -1595,7 +1602,7 @@ for first_weight in (cubes(crossing), (positive**3 - negative**3)[0].item()):
 # The intermediate equations of the source, in its order, and the identities used above. First, small steps: at the
 # fixed time $t=2$ the iterates differ from the flow by an amount proportional to $\eta$.
 
-# %% tags=["hide-input"]
+# %%
 etas = 2.0 ** -torch.arange(7, 13, **like)
 stops = (2 / etas).round().to(torch.int64)
 begin = 0.3 * torch.ones(6, 2 * d_x, **like)
@@ -1614,16 +1621,7 @@ def flow_at(time):
     return (iterates - theta[-1]).norm(dim=-1)
 
 
-ledger.check(
-    "regularization:eq-9.87",
-    "Gradient descent approaches the gradient flow linearly in the step size",
-    measured=statistics.log_log_slope(etas, flow_at(2.0)),
-    criterion=exponent("the exponent of ‖θ_{2/η} − θ(2)‖ in η", 1.0, neighbours=[0.5, 2.0]),
-    control=control("the flow at another time", statistics.log_log_slope(etas, flow_at(2.2))),
-    expected="holds",
-)
-
-# %% tags=["hide-input"]
+# %%
 # six samples, four weights: a single solution, with a negative weight
 tall = torch.randn(len(seeds), 6, 4, generator=run.generator("tall"), dtype=run.dtype)
 mixed = torch.tensor([1.0, -1.0, -0.5, 0.0], **like)
@@ -1644,6 +1642,26 @@ def first_and_last(name):  # what the untrained model predicts, and the misfit o
     return torch.stack([at_start.abs().amax((-2, -1)), misfit(tall, mixed_y, trained[name])])
 
 
+# %%
+def stacked_loss(theta):  # the loss in the stacked form of the source
+    stacked = torch.cat([X, -X], -1)
+    return ((stacked @ (theta**2)[..., None]).squeeze(-1) - y).square().sum() / 2
+
+
+anywhere = torch.randn(len(seeds), 2 * d_x, generator=run.generator("anywhere"), dtype=run.dtype)
+automatic = torch.func.grad(stacked_loss)(anywhere)
+formula = square_gradient(X, y)(anywhere, 0)
+
+
+# %% tags=["hide-input"]
+ledger.check(
+    "regularization:eq-9.87",
+    "Gradient descent approaches the gradient flow linearly in the step size",
+    measured=statistics.log_log_slope(etas, flow_at(2.0)),
+    criterion=exponent("the exponent of ‖θ_{2/η} − θ(2)‖ in η", 1.0, neighbours=[0.5, 2.0]),
+    control=control("the flow at another time", statistics.log_log_slope(etas, flow_at(2.2))),
+    expected="holds",
+)
 ledger.check(
     "regularization:eq-9.91",
     "Two squares a weight start at the zero function and fit targets of either sign",
@@ -1653,16 +1671,6 @@ ledger.check(
     expected="holds",
     seeds=seeds,
 )
-
-
-def stacked_loss(theta):  # the loss in the stacked form of the source
-    stacked = torch.cat([X, -X], -1)
-    return ((stacked @ (theta**2)[..., None]).squeeze(-1) - y).square().sum() / 2
-
-
-anywhere = torch.randn(len(seeds), 2 * d_x, generator=run.generator("anywhere"), dtype=run.dtype)
-automatic = torch.func.grad(stacked_loss)(anywhere)
-formula = square_gradient(X, y)(anywhere, 0)
 ledger.check(
     "regularization:eq-9.108",
     "The flow in stacked form is −2(X̃ᵀr) ⊙ θ",
@@ -1675,7 +1683,7 @@ ledger.check(
     seeds=seeds,
 )
 
-# %% tags=["hide-input"]
+# %%
 grid_scales = torch.tensor(alphas, **like)[:, None, None, None]
 states = torch.stack([torch.stack([paths[a, i][0] for i in range(len(seeds))]) for a in range(len(alphas))])
 rho = torch.stack([torch.stack([paths[a, i][1] for i in range(len(seeds))]) for a in range(len(alphas))])
@@ -1693,6 +1701,18 @@ def hyperbolic(factor):
     return (weights_along - formula).norm(dim=-1) / weights_along[:, :, -1:].norm(dim=-1)
 
 
+# %%
+slopes = entropy.gradient(ends, torch.tensor(alphas, **like)[:, None, None])
+
+
+def stationarity(nu):
+    return (slopes - (nu[..., None, :] @ X).squeeze(-2)).norm(dim=-1) / slopes.norm(dim=-1)
+
+
+kernel_along = states[..., :d_x] ** 2 + states[..., d_x:] ** 2
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:eq-9.114",
     "Along the flow every parameter is α exp(∓2Xᵀ∫r)",
@@ -1711,15 +1731,6 @@ ledger.check(
     expected="holds",
     seeds=seeds,
 )
-
-# %% tags=["hide-input"]
-slopes = entropy.gradient(ends, torch.tensor(alphas, **like)[:, None, None])
-
-
-def stationarity(nu):
-    return (slopes - (nu[..., None, :] @ X).squeeze(-2)).norm(dim=-1) / slopes.norm(dim=-1)
-
-
 ledger.check(
     "regularization:eq-9.127",
     "The end of the flow satisfies the optimality conditions with ν = −4∫r",
@@ -1729,7 +1740,6 @@ ledger.check(
     expected="holds",
     seeds=seeds,
 )
-kernel_along = states[..., :d_x] ** 2 + states[..., d_x:] ** 2
 ledger.check(
     "regularization:beyond-kernel-weights",
     "Along the flow the kernel weights are √(β² + 4α⁴)",
@@ -1742,7 +1752,7 @@ ledger.check(
     seeds=seeds,
 )
 
-# %% tags=["hide-input"]
+# %%
 invisible = torch.randn(len(seeds), d_x, generator=run.generator("invisible"), dtype=run.dtype)
 invisible = 0.3 * (invisible - linear.project_row_space(X, invisible))
 level = torch.tensor(alphas, **like)[:, None, None]
@@ -1757,6 +1767,23 @@ def higher(beta):  # growth of the penalty on both sides, the smaller one
     )
 
 
+# %%
+def products(eta, steps=100):  # ln of the product of the two starts, and what the formula says
+    positive = negative = 0.3 * torch.ones(len(seeds), d_x, **like)
+    formula = {sign: torch.full_like(positive, 2 * math.log(0.3)) for sign in (-1, 1)}
+    slope = linear.least_squares_gradient(X, y)
+    for k in range(steps):
+        g = slope(positive**2 - negative**2, k)
+        positive, negative = positive * (1 - 2 * eta * g), negative * (1 + 2 * eta * g)
+        for sign in formula:
+            formula[sign] = formula[sign] + torch.log1p(sign * 4 * eta**2 * g**2)
+    return (positive * negative).log(), formula
+
+
+left_side, formula = products(0.02)
+
+
+# %% tags=["hide-input"]
 ledger.check(
     "regularization:beyond-global-minimum",
     "Every other solution has a larger penalty",
@@ -1775,22 +1802,6 @@ ledger.check(
     expected="holds",
     seeds=seeds,
 )
-
-
-# %% tags=["hide-input"]
-def products(eta, steps=100):  # ln of the product of the two starts, and what the formula says
-    positive = negative = 0.3 * torch.ones(len(seeds), d_x, **like)
-    formula = {sign: torch.full_like(positive, 2 * math.log(0.3)) for sign in (-1, 1)}
-    slope = linear.least_squares_gradient(X, y)
-    for k in range(steps):
-        g = slope(positive**2 - negative**2, k)
-        positive, negative = positive * (1 - 2 * eta * g), negative * (1 + 2 * eta * g)
-        for sign in formula:
-            formula[sign] = formula[sign] + torch.log1p(sign * 4 * eta**2 * g**2)
-    return (positive * negative).log(), formula
-
-
-left_side, formula = products(0.02)
 ledger.check(
     "regularization:beyond-step-size-shrinks",
     "A finite step multiplies θ₊ ⊙ θ₋ by 1 − 4η²g² each time: like a smaller start",
