@@ -92,7 +92,8 @@ problems = [run.generator("sensing", 5 + seed) for seed in range(5)]
 sensing, truth = matrix_sensing.gaussian_sensing(100, 20, 2, problems)
 start = 0.6 / math.sqrt(20) * torch.randn(5, 400, generator=run.generator("factor"), **like)
 steps = run.pick(smoke=200, book=6000, paper=20_000)
-marks = sorted({round(steps * share) for share in (0.002, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)})
+shares = (0.002, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
+marks = sorted({max(1, round(steps * share)) for share in shares})
 
 
 def test_error(theta):  # squared distance from the truth
