@@ -210,6 +210,9 @@ def test_on_a_cluster_a_killed_job_goes_on_a_failed_one_leaves_nothing_and_a_sec
             kept_on |= len(others) > 1 and first.exists() and first.stat().st_mtime_ns == made
             time.sleep(0.1)
         assert process.wait(10) != 0  # the broken one
+    subprocess.run(
+        ["pkill", "-KILL", "-f", str(tmp_path)], check=False
+    )  # what the killed job step left behind
     assert kept_on, (tmp_path / "said").read_text()
     agree(tmp_path / "results", uninterrupted)
     assert not list((tmp_path / "results").rglob("broken*.npz"))
