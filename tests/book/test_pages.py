@@ -543,7 +543,7 @@ def test_without_script_code_is_legible_on_a_dark_system(bench: Bench) -> None:
     page = bench.open("chapters/toolbox/tools_in_ten_minutes", theme="dark", script=False)
     shot = page.locator("article div.highlight").filter(visible=True).first.screenshot()
     with Image.open(io.BytesIO(shot)) as picture:
-        grey = sorted(picture.convert("L").getdata())
+        grey = sorted(picture.convert("L").tobytes())
     assert grey[len(grey) // 2] > 200 and grey[len(grey) // 200] < 90  # dark words on light ground
 
 
