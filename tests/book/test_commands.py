@@ -386,11 +386,9 @@ def test_kept_results_made_again_are_compared(tmp_path: Path) -> None:
         assert line.startswith(f"DIFFERS {name}: ") and message in line
     (missing,) = experiment.plans(["chain", "implicit"])
     shutil.copytree(tmp_path / "new", tmp_path / "more")
-    assert experiment.main(["chain", "explicit", "--best", "--offsets", "0.5", "--seeds", "1", "--part", "1/4",
-                            "--out", str(tmp_path / "more"), "--dirty"]) == 0  # fmt: skip
-    (fresh,) = experiment.plans(
-        ["chain", "explicit", "--best", "--offsets", "0.5", "--seeds", "1", "--part", "1/4"]
-    )
+    others = "chain explicit --actions 4 --best --offsets 0.0 --seeds 1 --part 1/4".split()
+    assert experiment.main([*others, "--out", str(tmp_path / "more"), "--dirty"]) == 0
+    (fresh,) = experiment.plans(others)
     assert "none is kept yet" in kept.compare(fresh, tmp_path / "more", tmp_path)
     assert "not made again" in kept.compare(missing, tmp_path / "more", tmp_path)
 
