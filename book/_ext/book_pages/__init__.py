@@ -8,45 +8,31 @@ the glossary's words; the library's reference, whose pages alone import the libr
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from sphinx.application import Sphinx
 
-from book_pages import (
-    address,
-    anchors,
-    api,
-    binding,
-    folds,
-    fresh,
-    gallery,
-    lean,
-    links,
-    numbers,
-    pages,
-    search,
-    terms,
-    widgets,
+PARTS = (
+    *(
+        "address",
+        "anchors",
+        "api",
+        "binding",
+        "folds",
+        "fresh",
+        "gallery",
+        "lean",
+        "links",
+        "numbers",
+        "pages",
+    ),
+    *("search", "terms", "widgets"),
 )
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the parts."""
-    for part in (
-        address,
-        anchors,
-        api,
-        binding,
-        folds,
-        fresh,
-        gallery,
-        lean,
-        links,
-        numbers,
-        pages,
-        search,
-        terms,
-        widgets,
-    ):
-        part.setup(app)
+    for part in PARTS:
+        import_module(f"book_pages.{part}").setup(app)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
