@@ -20,17 +20,16 @@ class BindPunctuation(SphinxPostTransform):
         """Go through the inline formulas of a page."""
         for formula in list(self.document.findall(nodes.math)):
             parent = formula.parent
-            place = parent.index(formula)
+            place = next(k for k, child in enumerate(parent.children) if child is formula)
             after = parent[place + 1] if place + 1 < len(parent) else None
             if not isinstance(after, nodes.Text):
                 continue
             found = _CLOSING.match(after.astext())
             if found is None:
                 continue
-            parent.remove(after)
-            parent.remove(formula)
+            # by place: `remove` would take the first text that is equal, such as another comma before it
             bound = nodes.inline("", "", formula, nodes.Text(found[0]), classes=["ld-bound"])
-            parent.insert(place, [bound, nodes.Text(after.astext()[found.end() :])])
+            parent[place : place + 2] = [bound, nodes.Text(after.astext()[found.end() :])]
 
 
 def setup(app: Sphinx) -> None:
