@@ -54,10 +54,37 @@ def test_moment_ratio_by_drawing():
 def test_mountain_car_trains():
     data = problems.mountain_car_problem(RUN, [0])
     start = models.latent_start(RUN, [0], 400)
-    drawn = training.batches(RUN, [0], data.states.shape[1], steps=3)
+    drawn = training.batches(RUN, [0], data.points, steps=3)
     for kind, eta in (("explicit", 4.0), ("implicit", 0.1)):
         record = grid.run_grid(kind, data, start, drawn, grid.combinations([eta], [0.8], [0.0])).record
         assert record.norm[-1] < record.norm[0]
+
+
+def test_a_run_of_mountain_car_does_not_depend_on_its_companions():
+    results = []
+    for seeds in ([0], [0, 1]):
+        data, start = problems.mountain_car_problem(RUN, seeds), models.latent_start(RUN, seeds, 400)
+        drawn = training.batches(RUN, seeds, data.points, steps=20)
+        cells = grid.combinations([32.0], [0.8], [0.5])
+        results.append(grid.run_grid("explicit", data, start, drawn, cells))
+    assert data.points[0] != data.points[1]
+    for alone, together in zip(results[0].record[1:3], results[1].record[1:3], strict=True):
+        assert torch.allclose(alone[..., 0], together[..., 0])
+    assert torch.allclose(results[0].ratio[:, 0], results[1].ratio[:, 0])
+    assert torch.allclose(results[0].bound[:, 0], results[1].bound[:, 0])
+
+
+def test_seeds_one_at_a_time_are_the_seeds_at_once():
+    seeds = [0, 1, 2]
+    data, start = problems.chain_problem(RUN, seeds), models.latent_start(RUN, seeds, 11)
+    drawn = training.batches(RUN, seeds, data.points, steps=20)
+    cells = grid.combinations([2.0**-5], [0.8], [0.0, 0.5])
+    once = grid.run_grid("implicit", data, start, drawn, cells)
+    one = grid.run_grid("implicit", data, start, drawn, cells, seeds_at_a_time=1)
+    assert torch.allclose(once.record.norm, one.record.norm) and torch.allclose(once.ratio, one.ratio)
+    assert torch.allclose(once.record.last, one.record.last) and torch.equal(
+        once.record.steps, one.record.steps
+    )
 
 
 def test_another_kind_is_refused():

@@ -169,6 +169,20 @@ def test_mountain_car_episodes():
     assert torch.equal(paid[arrived], lengths[arrived].double() - 1)  # the last step is free
 
 
+def test_mountain_car_pushes_forward_at_rest_and_along_the_velocity():
+    drawn = mountain_car.episodes(20, 150, torch.Generator().manual_seed(0), epsilon=0.0)
+    position, velocity = drawn.observations.unbind(-1)
+    assert (velocity[:, 0] == 0).all()
+    push = torch.where(velocity[:, :-1] < 0, -0.001, 0.001)
+    expected = (velocity + 0.0)[:, :-1] + push - 0.0025 * torch.cos(3 * position[:, :-1])
+    moves = drawn.active[:, 1:]
+    assert torch.allclose(velocity[:, 1:][moves], expected.clamp(-0.07, 0.07)[moves])
+    # by hand: cos(1.5) = 0.0707372, so a push moves a car at rest at -0.5 by 0.001 - 0.0025 * 0.0707372
+    start = torch.tensor([-0.5, 0.0], dtype=torch.float64)
+    assert mountain_car.move(start, torch.tensor(2))[1].item() == pytest.approx(8.231570e-4)
+    assert 90 < drawn.active.sum(1).double().mean() < 130
+
+
 def test_radial_features():
     observations = torch.tensor([[-1.2, -0.07], [0.6, 0.07], [-0.3, 0.0]], dtype=torch.float64)
     features = mountain_car.radial_features(observations)

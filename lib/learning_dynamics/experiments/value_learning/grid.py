@@ -17,6 +17,7 @@ from learning_dynamics.experiments.value_learning.models import (
     Model,
 )
 from learning_dynamics.experiments.value_learning.problems import ValueProblem
+from learning_dynamics.experiments.value_learning.swept import ImplicitActionsSwept, ImplicitSwept
 from learning_dynamics.experiments.value_learning.training import (
     BATCH,
     DIVERGED,
@@ -26,6 +27,8 @@ from learning_dynamics.experiments.value_learning.training import (
 )
 from learning_dynamics.rules import GradientDescent
 
+SWEPT_FROM = 200
+"""The number of weights from which implicit models sweep."""
 OFFSETS = tuple(i / 10 for i in range(11))
 INTERNAL_DISCOUNTS = (0.8, 0.9, 0.95, 0.975)
 EXPLICIT_STEPS = {
@@ -102,8 +105,11 @@ def run_grid(
     configurations: Grid,
     *,
     chunk: int = 4,
+    seeds_at_a_time: int | None = None,
 ) -> Measured:
     """Train every configuration, a few at a time so that their matrices stay in the cache.
+
+    Implicit models of many weights sweep, see `swept.Sweeps`, all others factorize.
 
     Args:
         kind: `"explicit"`, from the implicit weights of the same seed and discount, or `"implicit"`; a start with
@@ -113,6 +119,7 @@ def run_grid(
         indices: `(steps, seeds, b)`, the batches.
         configurations: the grid.
         chunk: configurations trained at a time.
+        seeds_at_a_time: seeds trained at a time; all if left out.
 
     Returns:
         What was measured, with the axes (configurations, seeds).
@@ -122,22 +129,32 @@ def run_grid(
     """
     if kind not in ("explicit", "implicit"):
         raise ValueError(f"kind = {kind!r}; allowed: explicit, implicit")
-    pieces = []
-    for begin in range(0, len(configurations.offset), chunk):
-        part = Grid(*(axis[begin : begin + chunk].to(start.rewards) for axis in configurations))
-        model = make_model(kind, start, part)
-        record = train(model, problem, part.offset, indices)
-        pieces.append(
-            Measured(record, *_by_visit(problem, record.last), *moments(model, problem, part.offset))
-        )
+    width = problem.seeds if seeds_at_a_time is None else seeds_at_a_time
+    columns = []
+    for first in range(0, problem.seeds, width):
+        seeds = slice(first, first + width)
+        some, from_there = problem.of(seeds), LatentStart(*(part[seeds] for part in start))
+        pieces = []
+        for begin in range(0, len(configurations.offset), chunk):
+            part = Grid(*(axis[begin : begin + chunk].to(start.rewards) for axis in configurations))
+            model = make_model(kind, from_there, part)
+            record = train(model, some, part.offset, indices[:, seeds])
+            pieces.append(Measured(record, *_by_visit(some, record.last), *moments(model, some, part.offset)))
+        columns.append(_joined(pieces, 0))
+    return _joined(columns, 1)
+
+
+def _joined(pieces: Sequence[Measured], axis: int) -> Measured:
+    """Return what was measured in pieces along the configurations (0) or the seeds (1)."""
     records = [piece.record for piece in pieces]
-    joined = Record(
+    record = Record(
         records[0].steps,
-        torch.cat([record.norm for record in records], 1),
-        torch.cat([record.ones for record in records], 1),
-        torch.cat([record.last for record in records], 0),
+        torch.cat([each.norm for each in records], axis + 1),
+        torch.cat([each.ones for each in records], axis + 1),
+        torch.cat([each.last for each in records], axis),
     )
-    return Measured(joined, *(torch.cat(column) for column in list(zip(*pieces, strict=True))[1:]))
+    others = list(zip(*pieces, strict=True))[1:]
+    return Measured(record, *(torch.cat(column, axis) for column in others))
 
 
 def make_model(kind: str, start: LatentStart, part: Grid) -> Model:
@@ -158,9 +175,12 @@ def make_model(kind: str, start: LatentStart, part: Grid) -> Model:
 
 
 def _latent(u: Tensor, Z: Tensor, part: Grid) -> Implicit | ImplicitActions:
+    many = u.shape[-1] >= SWEPT_FROM
     if u.shape[2] == 1:
-        return Implicit(u[:, :, 0], Z[:, :, 0], part.discount, part.step_size)
-    return ImplicitActions(u, Z, part.discount, part.step_size)
+        one = ImplicitSwept if many else Implicit
+        return one(u[:, :, 0], Z[:, :, 0], part.discount, part.step_size)
+    several = ImplicitActionsSwept if many else ImplicitActions
+    return several(u, Z, part.discount, part.step_size)
 
 
 def _by_visit(problem: ValueProblem, last: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,7 +214,9 @@ def moments(model: Model, problem: ValueProblem, offsets: Tensor) -> tuple[Tenso
     predicted = predictions(problem.table, beta)
     error = predicted.gather(-1, states) - target
     zeros = torch.zeros_like(predicted)
-    counts = zeros.scatter_add(-1, states, torch.ones_like(error))
+    drawn = problem.is_point.to(error).expand_as(error)
+    error = error * drawn
+    counts = zeros.scatter_add(-1, states, drawn)
     total, squares = zeros.scatter_add(-1, states, error), zeros.scatter_add(-1, states, error**2)
     mean = (total / counts).abs()
     seen = (counts > 0) & (problem.table.abs().sum(-1) > 0)
@@ -206,10 +228,12 @@ def moments(model: Model, problem: ValueProblem, offsets: Tensor) -> tuple[Tenso
         table = problem.table if problem.table.ndim == 3 else problem.table[None]
         if isinstance(model, Implicit):  # rows P phi_s
             rows = torch.einsum("jsd,cjed->cjse", table.expand(beta.shape[1], -1, -1), model.preconditioner())
+            lengths, summed = rows.square().sum(-1), torch.einsum("cjs,cjse->cje", total, rows)
         else:
-            rows = table.expand(*beta.shape[:2], *table.shape[-2:])
-        second = (squares * rows.square().sum(-1)).sum(-1)
-        first = torch.einsum("cjs,cjse->cje", total, rows).square().sum(-1)
-        ratio = (error.shape[-1] * second / first + BATCH - 1) / BATCH
+            each = table.expand(beta.shape[1], -1, -1)
+            lengths, summed = each.square().sum(-1), torch.einsum("cjs,jse->cje", total, each)
+        second = (squares * lengths).sum(-1)
+        first = summed.square().sum(-1)
+        ratio = (drawn.sum(-1) * second / first + BATCH - 1) / BATCH
     alive = torch.isfinite(ratio) & (beta.abs().amax(-1) < DIVERGED)
     return ratio.where(alive, math.inf), bound.where(torch.isfinite(bound), math.inf)

@@ -25,12 +25,14 @@ class ValueProblem:
     Attributes:
         discount: the true discount gamma.
         table: `(s, d)` or `(seeds, s, d)`, features of the states that the data refer to.
-        states: `(seeds, n)` int64, the state of each data point.
+        states: `(seeds, n)` int64, the state of each data point. A seed with fewer of them than n is filled up at
+            the end; its batches are drawn from the first `points` only.
         returns: `(seeds, n)`, its target at offset 0.
         annuities: `(seeds, n)`, the discounted number of rewards in it: the target at offset c adds c times this.
         evaluation: `(e, d)` or `(seeds, e, d)`, features of the evaluation set.
         values: `(e,)` or `(seeds, e)`, its true values at offset 0.
         value_annuities: `(e,)` or `(seeds, e)`, what an offset of 1 adds to them.
+        counts: `(seeds,)` int64, how many of the n columns are data points; all of them if left out.
 
     Raises:
         ValueError: the tensors do not fit together.
@@ -44,6 +46,7 @@ class ValueProblem:
     evaluation: Tensor
     values: Tensor
     value_annuities: Tensor
+    counts: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check that the tensors fit together."""
@@ -67,6 +70,17 @@ class ValueProblem:
         return len(self.states)
 
     @property
+    def points(self) -> list[int]:
+        """The number of data points of each seed."""
+        return [self.states.shape[1]] * self.seeds if self.counts is None else self.counts.tolist()
+
+    @property
+    def is_point(self) -> Tensor:
+        """Whether a column holds a data point, `(seeds, n)`."""
+        counts = torch.tensor(self.points, device=self.states.device)
+        return torch.arange(self.states.shape[1], device=self.states.device) < counts[:, None]
+
+    @property
     def weights(self) -> int:
         """The number of features d."""
         return self.table.shape[-1]
@@ -75,7 +89,22 @@ class ValueProblem:
     def visited(self) -> Tensor:
         """Whether a state of the table is in the data, `(seeds, s)`."""
         counts = torch.zeros(self.seeds, self.table.shape[-2], dtype=torch.int64, device=self.states.device)
-        return counts.scatter_add(-1, self.states, torch.ones_like(self.states)) > 0
+        return counts.scatter_add(-1, self.states, self.is_point.long()) > 0
+
+    def of(self, seeds: slice) -> ValueProblem:
+        """Return the problem of some of the seeds.
+
+        Args:
+            seeds: which.
+        """
+        per_seed = {"states", "returns", "annuities", "counts"}
+        if self.table.ndim == 3:
+            per_seed.add("table")
+        if self.evaluation.ndim == 3:
+            per_seed.add("evaluation")
+        per_seed |= {name for name in ("values", "value_annuities") if getattr(self, name).ndim == 2}
+        parts = {name: getattr(self, name) for name in per_seed}
+        return replace(self, **{name: part[seeds] for name, part in parts.items() if part is not None})
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> ValueProblem:
         """Return the problem on a device and in a floating point type.
@@ -123,8 +152,7 @@ def four_rooms_problem(
         run: gives the random streams.
         seeds: the seeds.
         described: as the paper's text has it: the agent stays put with probability 1/3, and the goal is terminal. Then
-            the absorbing state is neither in the data nor in the evaluation, and no offset is paid in it; every seed
-            keeps as many data points as the seed with the fewest.
+            the absorbing state is neither in the data nor in the evaluation, and no offset is paid in it.
         trajectories: how many a seed.
         steps: length of each.
     """
@@ -137,19 +165,20 @@ def four_rooms_problem(
     active = data.states < cells
     lengths = active.reshape(len(seeds), trajectories, steps).to(data.returns.dtype)
     annuities = mdp.discounted_returns(lengths, process.discount).flatten(1)
-    n = int(active.sum(1).min())
-    first = torch.stack([torch.nonzero(row)[:n, 0] for row in active])
+    counts = active.sum(1)
+    first = active.int().argsort(dim=1, descending=True, stable=True)[:, : int(counts.max())]
     chain, _ = process.under(policy)
     until_goal = mdp.chain_values(chain, (process.features.sum(-1) > 0).to(chain.dtype), process.discount)
     return replace(
         data,
         table=data.table[:cells],
-        states=data.states.gather(1, first),
+        states=data.states.gather(1, first).clamp_max(cells - 1),
         returns=data.returns.gather(1, first),
         annuities=annuities.gather(1, first),
         evaluation=data.evaluation[:cells],
         values=data.values[:cells],
         value_annuities=until_goal[:cells],
+        counts=counts,
     )
 
 
@@ -163,7 +192,7 @@ def mountain_car_problem(run: runs.Run, seeds: Sequence[int]) -> ValueProblem:
     discount, columns = 0.99, []
     for seed in seeds:
         train = mountain_car.episodes(10, 200, run.generator("data", seed=seed))
-        test = mountain_car.episodes(10, 200, run.generator("evaluation", seed=seed))
+        test = mountain_car.episodes(20, 200, run.generator("evaluation", seed=seed))
         parts = []
         for drawn, keep in ((train, math.inf), (test, 1000)):
             kept = drawn.active.flatten().cumsum(0).reshape(drawn.active.shape) <= keep
@@ -174,11 +203,16 @@ def mountain_car_problem(run: runs.Run, seeds: Sequence[int]) -> ValueProblem:
                 (mountain_car.radial_features(drawn.observations[active]), returns[active], annuities[active])
             )
         columns.append(parts)
-    n = min(len(parts[0][1]) for parts in columns)
-    table, returns, annuities = (torch.stack([parts[0][i][:n] for parts in columns]) for i in range(3))
+    counts = torch.tensor([len(parts[0][1]) for parts in columns])
+    table, returns, annuities = (
+        torch.nn.utils.rnn.pad_sequence([parts[0][i] for parts in columns], batch_first=True)
+        for i in range(3)
+    )
     evaluation, values, value_annuities = (torch.stack([parts[1][i] for parts in columns]) for i in range(3))
-    states = torch.arange(n).expand(len(seeds), n).contiguous()
-    return ValueProblem(discount, table, states, returns, annuities, evaluation, values, value_annuities)
+    states = torch.arange(table.shape[1]).expand(len(seeds), -1).contiguous()
+    return ValueProblem(
+        discount, table, states, returns, annuities, evaluation, values, value_annuities, counts
+    )
 
 
 def problem(domain: str, run: runs.Run, seeds: Sequence[int], **options: Any) -> ValueProblem:

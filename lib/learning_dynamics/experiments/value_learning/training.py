@@ -27,7 +27,7 @@ DIVERGED = 1e4
 def batches(
     run: runs.Run,
     seeds: Sequence[int],
-    points: int,
+    points: int | Sequence[int],
     steps: int = STEPS,
     size: int = BATCH,
     *,
@@ -38,7 +38,7 @@ def batches(
     Args:
         run: gives the random streams.
         seeds: the seeds.
-        points: number of data points of a seed.
+        points: number of data points of a seed, or of each.
         steps: number of steps.
         size: of a batch.
         replacement: draw with replacement, as the released code does, or without inside a batch, as the paper says.
@@ -46,15 +46,18 @@ def batches(
     Raises:
         ValueError: a batch without replacement is larger than the data.
     """
-    if not replacement and size > points:
-        raise ValueError(f"size = {size!r}; allowed: at most the {points} data points")
+    each = [points] * len(seeds) if isinstance(points, int) else list(points)
+    if len(each) != len(seeds):
+        raise ValueError(f"points has {len(each)} entries; allowed: {len(seeds)}, one for each seed")
+    if not replacement and size > min(each):
+        raise ValueError(f"size = {size!r}; allowed: at most the {min(each)} data points")
     drawn = []
-    for seed in seeds:
+    for seed, n in zip(seeds, each, strict=True):
         source = run.generator("batches", seed=seed)
         if replacement:
-            drawn.append(torch.randint(points, (steps, size), generator=source))
+            drawn.append(torch.randint(n, (steps, size), generator=source))
         else:
-            order = torch.rand(steps, points, generator=source).argsort(-1)
+            order = torch.rand(steps, n, generator=source).argsort(-1)
             drawn.append(order[:, :size])
     return torch.stack(drawn, 1)
 
@@ -113,19 +116,27 @@ def train(
             steps.append(k)
             norms.append(residual.norm(dim=-1))
             ones.append(residual.mean(-1).abs() * math.sqrt(residual.shape[-1]))
+            if not torch.isfinite(norms[-1]).any():  # nothing is left to train
+                break
         if k < len(indices):
             states = problem.states.gather(1, indices[k])
             target = problem.returns.gather(1, indices[k]) + offsets * problem.annuities.gather(1, indices[k])
+            if problem.table.ndim == 3:  # a table for each seed: only the rows of the batch
+                rows = problem.table.take_along_dim(states[..., None], 1)
+                error = (predictions(rows, beta) - target) / indices.shape[-1]
+                model.step(_pulled_back(rows, error))
+                continue
             states = states.expand_as(target)
             predicted = predictions(problem.table, beta)
             error = (predicted.gather(-1, states) - target) / indices.shape[-1]
             weight = torch.zeros_like(predicted).scatter_add_(-1, states, error)
             model.step(_pulled_back(problem.table, weight))
-    norm, along = torch.stack(norms), torch.stack(ones)
+    all_steps = sorted({*range(0, len(indices) + 1, evaluate_every), len(indices)})
+    norm, along = (torch.stack(each + each[-1:] * (len(all_steps) - len(steps))) for each in (norms, ones))
     gone = (~(norm <= DIVERGED)).long().cumsum(0) > 0
     last = torch.where(gone[-1][..., None], math.inf, residual)
     return Record(
-        torch.tensor(steps), norm.masked_fill(gone, math.inf), along.masked_fill(gone, math.inf), last
+        torch.tensor(all_steps), norm.masked_fill(gone, math.inf), along.masked_fill(gone, math.inf), last
     )
 
 

@@ -67,7 +67,9 @@ def episodes(
     epsilon: float = 0.1,
     dtype: torch.dtype = torch.float64,
 ) -> Episodes:
-    """Drive with the velocity, with probability epsilon at random; every step costs 1, the last one nothing.
+    """Push back if the velocity is negative, else forward, with probability epsilon at random.
+
+    Every step costs 1, the last one nothing.
 
     Args:
         count: number of episodes N; each starts at rest, at a position uniform in (-0.6, -0.4).
@@ -93,7 +95,8 @@ def episodes(
     for _ in range(steps):
         random = torch.rand(count, generator=generator, dtype=dtype) < epsilon
         any_action = torch.randint(3, (count,), generator=generator)
-        action = torch.where(random, any_action, 1 + observation[:, 1].sign().long())
+        forward = 2 * (observation[:, 1] >= 0).long()  # so too at rest, where every episode starts
+        action = torch.where(random, any_action, forward)
         after = move(observation, action)
         arrives = after[:, 0] >= GOAL
         seen.append((observation, torch.where(going & ~arrives, -1.0, 0.0).to(dtype), going))
