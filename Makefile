@@ -1,6 +1,6 @@
 # Learning Dynamics: every command of the book. `make` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup book pdf test chapter pull all-chapters run serve bench seeds kept paper gpu repository clean
+.PHONY: help setup book pdf plain versions test chapter pull all-chapters run serve bench seeds kept paper gpu repository clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -39,6 +39,9 @@ book: .venv/ready ## Render the committed chapters to book/_build/html
 pdf: book ## Print the rendered book into one PDF, and offer it on the landing page
 	@$(BIN)/python tools/pdf.py
 	@$(BIN)/jupyter-book build . -W --keep-going -n --path-output book > /dev/null
+
+plain: book ## Write the notebooks that GitHub and Colab show, in plain Markdown, to book/_build/notebooks
+	@$(BIN)/python tools/plain.py
 
 test: .venv/ready ## Run every test and print the time of each part
 	@$(BIN)/python tools/suite.py $$PARTS

@@ -75,9 +75,9 @@ def address(root: Path = ROOT) -> str:
     return match[1].strip("\"'")
 
 
-def colab_cell(root: Path = ROOT) -> str:
-    """Return the set-up cell of every chapter."""
-    return COLAB_CELL.format(address=address(root))
+def colab_cell(root: Path = ROOT, release: str = "") -> str:
+    """Return the set-up cell of every chapter; it fetches a release, or the newest commit if none is named."""
+    return COLAB_CELL.format(address=address(root) + (f"@{release}" if release else ""))
 
 
 def code_cells(text: str) -> list[Cell]:

@@ -11,6 +11,7 @@ reading a chapter's records (`ledger.read`) needs neither torch nor numpy.
 from __future__ import annotations
 
 import importlib
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
         runs,
         statistics,
     )
+
+warnings.filterwarnings(
+    "ignore", r".torch\.jit\.script. is deprecated", FutureWarning
+)  # torch's own forward mode
 
 __version__ = "0.1.0"
 

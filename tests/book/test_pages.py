@@ -230,11 +230,9 @@ def test_every_record_has_its_anchor_once(chapter: str, page_of: Any) -> None:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_colab_opens_the_chapters_own_notebook(chapter: str, page_of: Any) -> None:
+    """The plain one, which `tools/plain.py` makes for the branch `notebooks`."""
     repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
-    own = (
-        f"{CONFIG['launch_buttons']['colab_url']}/github/{repository}/blob/{CONFIG['repository']['branch']}"
-        f"/chapters/{chapter}.ipynb"
-    )
+    own = f"{CONFIG['launch_buttons']['colab_url']}/github/{repository}/blob/notebooks/{chapter}.ipynb"
     assert own in [link for link in page_of(f"chapters/{chapter}").links if "colab" in link]
     assert read.notebook_path(ROOT, chapter).is_file()
 

@@ -1,6 +1,7 @@
 """Roles that know the repository's address and which chapters are written, so that no page has to.
 
-- `colab`, as in ``Run it on a GPU <implicit_bias/minimum_norm>``: the chapter's notebook in Colab.
+- `colab`, as in ``Run it on a GPU <implicit_bias/minimum_norm>``: the chapter's notebook in Colab. The rocket of each
+  chapter leads to the same: the plain notebook that `tools/plain.py` makes, on a branch of its own.
 - `repository`, as in ``the library <lib/learning_dynamics>``: a file or folder; without a target, the front page.
 - `chapter`, as in ``Label noise <implicit_bias/label_noise>``: its page, or its name and "(planned)".
 - `part`, as in ``Noise <noise>``: its opener, or its name and "(planned)".
@@ -9,6 +10,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -16,6 +18,8 @@ from sphinx.util.docutils import ReferenceRole
 from sphinx.util.nodes import make_refnode
 
 from book_pages import evidence, fresh
+
+BRANCH = "notebooks"  # where publish.yml puts what tools/plain.py makes
 
 
 class Repository(ReferenceRole):
@@ -46,13 +50,26 @@ class Colab(Repository):
 
     def address(self) -> str:
         """Return the notebook's address in Colab."""
-        options = self.config.html_theme_options
         path = f"chapters/{self.target}.ipynb"
         if not (self.env.srcdir / path).is_file():
             raise ValueError(f"path = {path!r}; allowed: a file of the repository")
-        repository = options["repository_url"].removeprefix("https://github.com/")
-        host = options["launch_buttons"]["colab_url"]
-        return f"{host}/github/{repository}/blob/{options.get('repository_branch', 'main')}/{path}"
+        return in_colab(self.config.html_theme_options, self.target)
+
+
+def in_colab(options: dict[str, Any], chapter: str) -> str:
+    """Return the address that opens a chapter's plain notebook in Colab, from the theme's options."""
+    repository = options["repository_url"].removeprefix("https://github.com/")
+    return f"{options['launch_buttons']['colab_url']}/github/{repository}/blob/{BRANCH}/{chapter}.ipynb"
+
+
+def launch(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Let the rocket of a chapter open its plain notebook."""
+    for group in context.get("header_buttons", []):
+        for button in group.get("buttons", []):
+            if button.get("text") == "Colab" and pagename.startswith("chapters/"):
+                button["url"] = in_colab(app.config.html_theme_options, pagename.removeprefix("chapters/"))
 
 
 class Chapter(ReferenceRole):
@@ -90,7 +107,8 @@ class Part(Chapter):
 
 
 def setup(app: Sphinx) -> None:
-    """Register the roles."""
+    """Register the roles, and act on the buttons when the theme has made them."""
+    app.connect("html-page-context", launch, priority=900)
     app.add_role("chapter", Chapter())
     app.add_role("part", Part())
     app.add_role("colab", Colab())
