@@ -1,5 +1,6 @@
 """Sweeps against factorizations."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -17,9 +18,10 @@ def test_solves_of_any_chain(seed, discount, spread):
     S = torch.softmax(spread * torch.randn(7, 7, generator=random, dtype=torch.float64), -1)
     A = torch.eye(7, dtype=torch.float64) - discount * S
     right, start = torch.randn(2, 7, generator=random, dtype=torch.float64)
-    solver = swept.Sweeps.of(S.clone(), discount, torch.full((7,), 1 / 7, dtype=torch.float64))
-    assert torch.allclose(A @ solver.solve(right, start, 1e-13), right, atol=1e-9)
-    assert torch.allclose(A.T @ (solver.solve_transposed(right, 1e-13) / solver.D), right, atol=1e-9)
+    solver = swept.Sweeps.of(S.numpy().copy(), np.ones(7), discount, np.full(7, 1 / 7))
+    A, right, start = A.numpy(), right.numpy(), start.numpy()
+    assert np.allclose(A @ solver.solve(right, start, 1e-13), right, atol=1e-9)
+    assert np.allclose(A.T @ (solver.solve_transposed(right, 1e-13) / solver.D), right, atol=1e-9)
 
 
 @pytest.mark.parametrize("actions", [1, 3])

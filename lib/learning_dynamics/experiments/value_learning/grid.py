@@ -109,7 +109,7 @@ def run_grid(
 ) -> Measured:
     """Train every configuration, a few at a time so that their matrices stay in the cache.
 
-    Implicit models of many weights sweep, see `swept.Sweeps`, all others factorize.
+    On the CPU implicit models of many weights sweep, see `swept.Sweeps`; all others factorize.
 
     Args:
         kind: `"explicit"`, from the implicit weights of the same seed and discount, or `"implicit"`; a start with
@@ -175,7 +175,7 @@ def make_model(kind: str, start: LatentStart, part: Grid) -> Model:
 
 
 def _latent(u: Tensor, Z: Tensor, part: Grid) -> Implicit | ImplicitActions:
-    many = u.shape[-1] >= SWEPT_FROM
+    many = u.shape[-1] >= SWEPT_FROM and u.device.type == "cpu"
     if u.shape[2] == 1:
         one = ImplicitSwept if many else Implicit
         return one(u[:, :, 0], Z[:, :, 0], part.discount, part.step_size)

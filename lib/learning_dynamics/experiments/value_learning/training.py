@@ -122,7 +122,9 @@ def train(
             states = problem.states.gather(1, indices[k])
             target = problem.returns.gather(1, indices[k]) + offsets * problem.annuities.gather(1, indices[k])
             if problem.table.ndim == 3:  # a table for each seed: only the rows of the batch
-                rows = problem.table.take_along_dim(states[..., None], 1)
+                rows = torch.stack(
+                    [table.index_select(0, own) for table, own in zip(problem.table, states, strict=True)]
+                )
                 error = (predictions(rows, beta) - target) / indices.shape[-1]
                 model.step(_pulled_back(rows, error))
                 continue
@@ -158,13 +160,13 @@ def predictions(table: Tensor, beta: Tensor) -> Tensor:
         raise ValueError(
             f"table is {table.dtype} {tuple(table.shape)}; allowed: real (s, d) or (seeds, s, d)"
         )
-    if table.ndim == 2:
-        return beta @ table.mT
+    if table.ndim == 2 or len(table) == 1:
+        return beta @ (table if table.ndim == 2 else table[0]).mT
     return torch.einsum("jsd,cjd->cjs", table, beta)
 
 
 def _pulled_back(table: Tensor, weight: Tensor) -> Tensor:
     """Return the gradient `(c, seeds, d)` of what `predictions` returns, weighted by `(c, seeds, s)`."""
-    if table.ndim == 2:
-        return weight @ table
+    if table.ndim == 2 or len(table) == 1:
+        return weight @ (table if table.ndim == 2 else table[0])
     return torch.einsum("jsd,cjs->cjd", table, weight)
