@@ -325,3 +325,48 @@ def test_a_part_is_made_in_several_calls(tmp_path: Path, monkeypatch: pytest.Mon
     )
     np.testing.assert_array_equal(kept["s4d_unscaled_loss"], whole.loss.numpy())
     assert not list(tmp_path.rglob("*.pt"))
+
+
+def test_digits_of_full_size_are_the_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    task = load_task("digits")
+    assert task.train[0].shape == (8000, 784, 1) and task.classes == 10
+    pooled = task.train[0].reshape(-1, 14, 2, 14, 2).mean((2, 4)).flatten(1)
+    coarse = load_task("pixel-mnist").train[0][..., 0]
+    torch.testing.assert_close(pooled - pooled.mean(), (coarse - coarse.mean()) * pooled.std() / coarse.std())
+    assert torch.equal(task.train[1], load_task("pixel-mnist").train[1])
+
+
+@pytest.mark.parametrize("part", ("dense", "diagonal", "final"))
+def test_the_ladder_at_the_source_s_width_runs_at_smoke(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that waits for a GPU, on a CPU and small; a few of the images stand for all."""
+    monkeypatch.setenv("LEARNING_DYNAMICS_RESULTS", str(tmp_path))
+    task = load_task("digits")
+    few = replace(
+        task, validation=tuple(p[:20] for p in task.validation), test=tuple(p[:20] for p in task.test)
+    )
+    monkeypatch.setattr(ladder, "load_task", lambda *_, **__: few)
+    line = next(
+        each
+        for each in ladder.EXPERIMENT.paper
+        if each.startswith(f"--task digits --scale paper --steps 28800 --part {part} ")
+    )
+    words = (
+        line.replace("--scale paper --steps 28800", "--scale smoke")
+        .replace("--device cuda", "--device cpu")
+        .split()
+    )
+    assert ladder.main([*words, "--dirty"]) == 0
+    kept = results.load(ladder.CHAPTER, f"digits-{part}-smoke")
+    assert all(kept[f"{rung.replace('-', '_')}_loss"].shape == (2, 4) for rung in PARTS[part])
+
+
+def test_the_wider_parts_have_four_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEARNING_DYNAMICS_RESULTS", str(tmp_path))
+    monkeypatch.setattr(ladder, "load_task", lambda *_, **__: tiny_task())
+    for part in (*ladder.WIDER, "unscaled"):
+        words = f"--task listops --part {part} --width 4 --states 3 --depth 1 --batch 4 --steps 2 --seeds 1"
+        assert ladder.main([*words.split(), "--dirty"]) == 0
+        rates = results.load(ladder.CHAPTER, f"listops-{part}")["learning_rates"]
+        assert tuple(rates) == (ladder.WIDER_RATES if part in ladder.WIDER else ladder.LEARNING_RATES)

@@ -1,9 +1,11 @@
-"""From a tanh network to the linear recurrent unit, one change at a time; the results are kept.
+r"""From a tanh network to the linear recurrent unit, one change at a time; the results are kept.
 
     python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task pixel-mnist --part diagonal
     python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task acsf1 --part dense --data FOLDER
+    python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task digits --scale paper --steps 28800 \
+        --part final --device cuda
 
-Every rung is trained with the learning rate, out of two or three, that did best on held-out training data with a seed
+Every rung is trained with the learning rate, out of two or four, that did best on held-out training data with a seed
 of its own; then with all seeds at once. With `--minutes 6` a run stops in time with exit status 75, and the same
 command goes on where it was.
 """
@@ -42,9 +44,9 @@ from learning_dynamics.runs import Run
 
 CHAPTER = "recurrence/linear_recurrent_units"
 LEARNING_RATES = (2e-3, 8e-3)
-WIDER_RATES = (2e-3, 8e-3, 3.2e-2)
-"""The rates of the rungs in `WIDER`, whose best is meant to lie inside the grid."""
-WIDER = ("linear-radius-1",)
+WIDER_RATES = (2e-3, 8e-3, 3.2e-2, 1.28e-1)
+"""The rates of the parts in `WIDER`, whose best is meant to lie inside the grid."""
+WIDER = ("dense-radius", "dense-wide")
 RING = {"r_min": 0.9, "r_max": 0.999}
 SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
@@ -100,6 +102,7 @@ for _chart in ("exponential", "stable"):  # the sweep over the outer radius
 PARTS = {
     "dense": ("relu", "tanh", "linear"),
     "dense-radius": ("linear-radius-1",),
+    "dense-wide": ("linear",),
     "diagonal": ("cartesian", "exponential", "stable"),
     "final": ("ring", "lru", "s4d-lin"),
     "variants": ("lru-recomputed", "s4d-inv", "s4d-euler", "s4d-untied"),
@@ -322,6 +325,7 @@ def climb(
     run: Run,
     *,
     count: int,
+    rates: Sequence[float] = LEARNING_RATES,
     size: Size | None = None,
     device: torch.device | str = "cpu",
     folder: Path | None = None,
@@ -334,6 +338,7 @@ def climb(
         task: the data.
         run: says which seeds.
         count: number of seeds.
+        rates: the learning rates to choose from.
         size: sizes; the defaults if left out.
         device: where to train.
         folder: of the checkpoints, one for each training.
@@ -346,8 +351,6 @@ def climb(
         ValueError, OutOfTimeError: as `train`.
     """
     seeds = [10_000 * run.seed + i for i in range(count)]
-    wider = all(rung in WIDER for rung in rungs)
-    rates = WIDER_RATES if wider else LEARNING_RATES
     arrays: dict[str, np.ndarray] = {"learning_rates": np.array(rates)}
     seconds = 0.0
     for rung in rungs:
@@ -396,6 +399,7 @@ def compute(call: Call) -> dict[str, np.ndarray]:
         task,
         call.run,
         count=len(call.seeds),
+        rates=WIDER_RATES if call.part in WIDER else LEARNING_RATES,
         size=Size(**{field.name: getattr(options, field.name) for field in fields(Size)}),
         device=call.run.device,
         folder=call.folder,
@@ -447,6 +451,10 @@ EXPERIMENT = Experiment(
         ),
     ),
     paper=(
+        *(  # 28,800 steps of 50 digits are 180 epochs, as many as 180,000 steps are on the source's colour images
+            f"--task digits --scale paper --steps 28800 --part {part} --device cuda"
+            for part in ("final", "diagonal", "dense")
+        ),
         *(
             f"--task file --data TASK.npz --scale paper --part {part} --device cuda"
             for part in ("dense", "diagonal", "final")

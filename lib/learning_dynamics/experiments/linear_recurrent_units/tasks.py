@@ -17,7 +17,7 @@ from learning_dynamics.data.ts import read_ts
 Part = tuple[Tensor, Tensor]
 """Sequences and their labels."""
 
-TASKS = ("pixel-mnist", "listops", "acsf1", "file")
+TASKS = ("pixel-mnist", "digits", "listops", "acsf1", "file")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,7 @@ def load_task(name: str, *, folder: Path | None = None, seed: int = 0) -> Task:
     """Return a task.
 
     `pixel-mnist`: the 10,000 shipped MNIST images, averaged over 2 by 2 pixels and read row by row (T = 196).
+    `digits`: the same images at their 28 by 28 pixels (T = 784).
     `listops`: 22,000 generated expressions of 10 to 50 tokens. `acsf1`: the power drawn by an appliance during an hour,
     averaged over 4 measurements (T = 365), ten kinds of appliance (Gisler et al. 2013). `file`: an .npz with
     `inputs (n, T, channels)` or whole numbers `(n, T)`, and `targets (n,)`, cut into 8 : 1 : 1.
@@ -57,7 +58,9 @@ def load_task(name: str, *, folder: Path | None = None, seed: int = 0) -> Task:
     """
     generator = torch.Generator().manual_seed(seed)
     if name == "pixel-mnist":
-        return _pixel_mnist(generator)
+        return _pixel_mnist(generator, 2)
+    if name == "digits":
+        return _pixel_mnist(generator, 1)
     if name == "listops":
         made = listops(22_000, shortest=10, longest=50, depth=4, generator=generator)
         parts = _cut(made.tokens, made.targets, 20_000, 1000)
@@ -69,10 +72,10 @@ def load_task(name: str, *, folder: Path | None = None, seed: int = 0) -> Task:
     raise ValueError(f"task = {name!r}; allowed: {', '.join(TASKS)}")
 
 
-def _pixel_mnist(generator: torch.Generator) -> Task:
+def _pixel_mnist(generator: torch.Generator, together: int) -> Task:
     images = data.load("mnist-10k", dtype=torch.float32)
     order = torch.randperm(len(images.inputs), generator=generator)
-    inputs = avg_pool2d(images.inputs.reshape(-1, 1, 28, 28), 2).flatten(1)[order, :, None]
+    inputs = avg_pool2d(images.inputs.reshape(-1, 1, 28, 28), together).flatten(1)[order, :, None]
     inputs = (inputs - inputs.mean()) / inputs.std()
     return Task(*_cut(inputs, images.targets[order], 8000, 1000), classes=10)
 
