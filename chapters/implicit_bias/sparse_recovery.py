@@ -15,7 +15,7 @@
 # sparsity. Nevertheless the run finds the five entries, and $\alpha$ sets how exactly.
 #
 # **How small must the start be, and what does a smaller one buy?** With enough samples every factor of ten in $\alpha$ lowers the error by a fixed factor, down to
-# $\alpha=10^{-32}$, while the number of steps grows only like $\log(1/\alpha)$; the factor can be computed before the run, from the data and the support.
+# $\alpha=10^{-32}$, while the number of steps grows only like $\log(1/\alpha)$; the factor can be computed before the run from the data, for the support that one expects.
 # **What breaks it**: with too few samples the error does not move when $\alpha$ shrinks, although a linear program still solves the very same data.
 
 # %% tags=["colab", "remove-cell"]
@@ -66,7 +66,6 @@ ledger = Ledger(run)
 like = {"dtype": run.dtype, "device": run.device}
 
 
-# %%
 def problems(stream, seeds, n, d, s):  # Gaussian X, a truth β* with s ones at random places, y = Xβ*
     made = sparse.sparse_problem([run.generator(stream, seed=seed) for seed in seeds], n, d, s)
     return sparse.SparseProblem(*(each.to(run.device) for each in made))
@@ -85,12 +84,16 @@ def turn_the_dial(problem, eta, factor):  # one run for each α, of ⌈factor lo
     return squared_error(last, problem.truth), last  # error (alphas, seeds)
 
 
-# %%
 alphas = [1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-12, 1e-16, 1e-20, 1e-24, 1e-32]
 dial_seeds = run.seeds(smoke=2, book=8, paper=20)
 enough_size = run.pick(smoke=(100, 300, 3), book=(200, 1000, 5), paper=(200, 1000, 5))  # n, d, s
+
+# %% [markdown]
+# The cell draws both kinds of problem, runs gradient descent from ten starts $\alpha$ on each (`turn_the_dial`, whose loop is written out in the first section), and solves the problem with too few samples a second time, by a linear program: of all nonnegative vectors that fit the data, take the one with the smallest sum.
+
+# %%
 enough = problems("enough", dial_seeds, *enough_size)
-too_few = problems("too few", dial_seeds[:5], 100, 400, 20)
+too_few = problems("too few", dial_seeds[:5], 100, 400, 20)  # n, d, s
 enough_error, enough_end = turn_the_dial(enough, 0.1, 3)
 few_error, few_end = turn_the_dial(too_few, 0.05, 4)
 pursuit = sparse.basis_pursuit(too_few.X, too_few.y)  # least ‖β‖₁ with Xβ = y, β ≥ 0
@@ -203,7 +206,7 @@ for alpha in (1e-1, 1e-3, 1e-6):
 # %% [markdown]
 # Two precautions follow from the last line of the loop. At $\theta=0$ the update does nothing, so a run must not start there. And a start of $10^{-32}$ squares to
 # $10^{-64}$, far below the spacing of numbers near one, so $\beta-\beta^\star$ would be lost by rounding. The **sparse recursion** below has the same iterates in the form
-# $\log\theta\leftarrow\log\theta+\log(1-\eta g)$ and never subtracts two numbers that are nearly equal: on the support $\beta-1=e^{2\log\theta}-1$ is one call of `expm1`. All runs of this page use it; try another
+# $\log\theta\leftarrow\log\theta+\log(1-\eta g)$ and never subtracts two numbers that are nearly equal: on the support $\beta-1=e^{2\log\theta}-1$ is one call of `expm1`, the function $e^x-1$ without cancellation, and `log1p` is $\log(1+x)$. All runs of this page use it; try another
 # number of samples, another start or another step in the second cell.
 
 
@@ -277,7 +280,7 @@ dense_ends = ensembles.iterate(GradientDescent(0.01), gradient, five, large_step
 #
 # :::{prf:theorem} Gradient descent from a tiny start recovers the truth
 # :label: regularization-thm-9-4
-# There are universal constants $c$, $C$ such that, in the squared-weight model with
+# There are universal constants $c$, $C$, that is, numbers that depend neither on the data nor on $n$, $d$, $s$, $\alpha$, $\eta$, such that, in the squared-weight model with
 #
 # $$n\ge c\,s^2\log^2d,\qquad \alpha\le d^{-c}$$
 #
@@ -302,7 +305,7 @@ dense_ends = ensembles.iterate(GradientDescent(0.01), gradient, five, large_step
 # :::
 #
 # Each result on this page is checked by a computation. A card or a row below it says what was measured and what it was allowed to be; after "what breaks it" the same number follows for something wrong (the *control*), which has to
-# fail. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
+# fail. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words: "at best" is the wrong value that comes nearest to passing, "up to rounding" allows only the error of 64-bit numbers, and a range of two numbers goes from the smallest to the largest of several problems.
 #
 # The check takes $1$ for the constant in the error bound and at the upper end of the window, and $3$ at the lower end. Every scale of {numref}`fig-sparse-recovery-dial` is checked after $3\log(d/\alpha)/\eta$ steps, also those for which the window is empty; and on smaller problems, with $100$ samples for
 # $4$ ones among $400$, two scales are followed through the whole window (for $\alpha=10^{-9}$ up to step 10,000 of 15,800). What breaks it: twenty ones with a
@@ -1117,7 +1120,7 @@ figures.numbers(
 # $M_k=\lVert X\,\mathrm{diag}(2\beta+\beta_k)X^\top\rVert/n$: for small $\eta$ gradient descent decreases $D$ as well.
 # :::
 #
-# How far is $\beta_\infty$ from the truth? A vector $w\in\mathbb R^n$ is called a *dual certificate* of level $\tau$ if $\langle X_j,w\rangle=1$ for $j\in S$ and $\langle X_i,w\rangle\le\tau$ for all other $i$. If there is one with $\tau<1$ and the columns on $S$ are independent, basis pursuit returns the truth. The level also says how much a smaller start helps.
+# How far is $\beta_\infty$ from the truth? A vector $w\in\mathbb R^n$ is called a *dual certificate* of level $\tau$ if $\langle X_j,w\rangle=1$ for $j\in S$ and $\langle X_i,w\rangle\le\tau$ for all other $i$. If there is one with $\tau<1$ and the columns on $S$ are independent, basis pursuit returns the truth. For every $\beta\ge0$ that fits, $\sum_i\beta_i\ge\sum_i\beta_i\langle X_i,w\rangle=\langle y,w\rangle=s$, and equality needs $\beta_i=0$ off $S$: the certificate proves that the truth has the smallest sum. *By hand:* for the one sample $x=(2,1)$ of the first section the certificate is the number $w=\frac12$, with $2w=1$ on the support and $1\cdot w=\frac12$ off it, so $\tau=\frac12$. The level also says how much a smaller start helps.
 #
 # :::{prf:theorem} The level of a certificate is the slope of the dial
 # :label: regularization-beyond-sparse-certificate
@@ -1206,7 +1209,7 @@ ledger.check(
 # %% [markdown]
 # ### The slope, before the run
 #
-# The theorem is about the end of the flow. Our runs stop much earlier, after a multiple of $\log(1/\alpha)$ steps. In that time the residual $X(\beta-\beta^\star)$ has practically been a combination of the columns on $S$; hence so is $\nu$, and on $S$ it must satisfy $\langle X_j,\nu\rangle\approx\log(1/\alpha^2)$. That leaves one candidate, the *shortest*
+# The theorem is about the end of the flow. Our runs stop much earlier, after a multiple of $\log(1/\alpha)$ steps. In that time the weights off $S$ have been tiny, so the residual $X(\beta-\beta^\star)$ has practically been a combination of the columns on $S$; hence so is $\nu$, the residuals added up, and on $S$ it must satisfy $\langle X_j,\nu\rangle\approx\log(1/\alpha^2)$. That leaves one candidate, the *shortest*
 # certificate
 #
 # $$\begin{aligned}&w_S=X_S(X_S^\top X_S)^{-1}1,\qquad\rho_i=\langle X_i,w_S\rangle,\\

@@ -110,7 +110,6 @@ plt.show()
 # "What breaks it" is the same comparison for something that must fail, here for the 392 complex eigenvalues, whose two states differ $8\cdot10^{11}$ times as much as is allowed. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains every word of the cards.
 
 
-
 # %%
 def relative(a, b):
     return float((a - b).norm() / b.norm())
