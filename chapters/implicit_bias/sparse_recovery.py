@@ -391,7 +391,7 @@ ledger.check(
 # 5. *Off the support.* $\theta\mapsto\theta(1-\eta\theta^2)$ is positive and at most $\theta$ on $(0,1)$. So $0<\theta_{k,i}\le\alpha$. Adding up both parts gives the norm. $\square$
 # :::
 #
-# The same recursion tells how slowly the weights off the support decay: $\theta^{-2}$ grows by about $2\eta$ a step, so $\theta_k\approx\alpha/\sqrt{1+2\eta\alpha^2k}$. Nothing happens before $1/(\eta\alpha^2)$ steps.
+# In the card $K_\mathrm{low}$ and $K_\mathrm{up}$ are $\underline K$ and $\overline K$, and $K$ is the measured step; one coordinate on and one off the support stand for all. The same recursion tells how slowly the weights off the support decay: $\theta^{-2}$ grows by about $2\eta$ a step, so $\theta_k\approx\alpha/\sqrt{1+2\eta\alpha^2k}$. Nothing happens before $1/(\eta\alpha^2)$ steps.
 
 
 # %%
@@ -1010,6 +1010,8 @@ figures.plt.show()
 # :class: tip
 # The window of {prf:ref}`regularization-thm-9-4` closes at $1/(\eta\sqrt{d\alpha})$. Which of these happens afterwards: the noise weights take off, the error creeps up, or nothing?
 # :::
+#
+# The next cell follows the *entropy distance* of the weights from the truth, $D(\beta^\star,\beta)=\sum_i\beta^\star_i\log(\beta^\star_i/\beta_i)-\beta^\star_i+\beta_i$ (with $0\log0=0$), which is positive except at $\beta=\beta^\star$. It also counts the steps until the error is below $10^{-2}$, for starts whose logarithms double, and fits the power $p$ in $a+b\,(\log(1/\alpha))^p$.
 
 
 # %%
@@ -1088,7 +1090,7 @@ figures.numbers(
 
 # %% [markdown]
 # :::{dropdown} Answer
-# Nothing: without noise the error stays small however long the run lasts. The upper end of the window is needed by the proof only. There is a quantity that cannot grow: the *entropy distance* $D(\beta^\star,\beta)=\sum_i\beta^\star_i\log(\beta^\star_i/\beta_i)-\beta^\star_i+\beta_i$. The next section proves it for small steps.
+# Nothing: without noise the error stays small however long the run lasts. The upper end of the window is needed by the proof only. There is a quantity that cannot grow: the entropy distance. The next section proves it for small steps.
 # With noise in $y$ the truth is no longer an interpolant, the argument fails, and the upper end of the window is real {cite}`vaskevicius2019implicit`.
 # :::
 #
@@ -1370,8 +1372,7 @@ ledger.check(
 # %% [markdown]
 # ## The phase diagram
 #
-# Now many numbers of samples and of ones at once, gradient descent beside basis pursuit. Success means a squared error below $10^{-2}$ after $4\log(d/\alpha)/\eta$ steps. All cells, seeds and start scales run as **one batch**: the cells of a seed share its data, and a cell uses the first $n$ rows, by weights that are zero on the others. `make bench` measures what
-# this saves against a loop over cells. Basis pursuit is `scipy.optimize.linprog` with HiGHS {cite}`huangfu2018parallelizing`.
+# Now many numbers of samples and of ones at once, gradient descent beside basis pursuit. Success means a squared error below $10^{-2}$ after $4\log(d/\alpha)/\eta$ steps. All cells, seeds and start scales run as **one batch**: the cells of a seed share its data, and a cell uses the first $n$ rows, by weights that are zero on the others. Basis pursuit is `scipy.optimize.linprog` with HiGHS {cite}`huangfu2018parallelizing`.
 
 # %%
 phase_seeds = run.seeds(smoke=3, book=10, paper=20)

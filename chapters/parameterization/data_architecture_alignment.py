@@ -908,7 +908,7 @@ ledger.check(
     "representation:thm-2",
     "Aligned at the limit (J of rank 4 of 6), or with ‖ω̂‖‖∇L‖ → 0: the loss ends at or below L*(c y*)",
     measured=torch.cat([batch_loss("squared")(wide, wide_X, wide_y), torch.stack(fading_excess)]),
-    criterion=at_most("L(θ_K) − L*(c y*)", 1e-6),
+    criterion=at_most("L(θ_K) − L*(c y*)", 1e-6, signed=True),
     control=control(
         "aligned at every finite step only: the rotated model, f = wu", [rotated_loss, saddle_loss]
     ),
