@@ -10,15 +10,15 @@
 # # The empirical Fisher
 #
 # Adam divides each coordinate of the gradient by the root of an average of squared gradients. Programs for the natural
-# gradient often average the outer products of the gradients of the single samples, because these are at hand, and call the result
+# gradient, which divide the gradient by the Fisher matrix, often average the outer products of the gradients of the single samples, because these are at hand, and call the result
 # the Fisher matrix. Its name is the *empirical* Fisher: it uses the labels of the data, where the Fisher matrix uses labels
 # drawn from the model.
 #
 # **Can the empirical Fisher stand in for the Fisher?** As a measure of curvature, no. It measures how large the gradients are,
 # not how the loss bends, and it vanishes where the data are fitted, so steps divided by it grow as the solution
-# comes near. Take one parameter, one sample and the loss $\tfrac12\theta^2$: the natural gradient shrinks $\theta$ by the same factor in every
-# step, and with the empirical Fisher in its place the iterates are thrown about for ever. **What prevents it**: a memory that never
-# shrinks, damping above a threshold that this page computes, or a smaller exponent together with smaller steps. AdaGrad, RMSprop
+# comes near. Take one parameter, one sample and the loss $\tfrac12\theta^2$. Steps divided by the Fisher matrix shrink $\theta$ by the same factor every
+# time; with the empirical Fisher in its place the iterates are thrown about for ever. **What prevents it**: a sum or maximum of past squares, which never
+# shrinks, in place of the present one; a constant added before dividing (damping), above a threshold that this page computes; or dividing by a smaller power, the exponent $q$, together with smaller steps. AdaGrad, RMSprop
 # and Adam each have some of the three.
 #
 # In the panel the gradient is divided by the $q$-th power of the empirical Fisher. Change $q$ and the step sizes: with constant steps only the
@@ -82,29 +82,26 @@ like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
 
 # %%
-def gradient(theta, k):  # of the loss θ²/2, without noise
-    return theta
+exponents = torch.tensor([0.25, 0.5, 0.75, 1.0], **like)[:, None]
+quantiles = (torch.arange(200, **like) + 0.5) / 200
+theta = (0.3 * torch.tan(math.pi * (quantiles - 0.5))).expand(4, 200)  # 200 starts for each exponent
+medians = []
+for _ in range(1000):  # on the loss θ²/2 the gradient is θ, the empirical Fisher θ²
+    theta = theta - 0.1 * theta.square() ** -exponents * theta
+    medians.append(theta.abs().median(1).values)
 
-
-quantiles = (torch.arange(201, **like) + 0.5) / 201
-starts = 0.3 * torch.tan(math.pi * (quantiles - 0.5))
-first = torch.tensor([0.25, 0.5, 0.75, 1.0], **like)[:, None, None]
-shown = ensembles.iterate(DiagonalFisher(0.1, first), gradient, starts[:, None].expand(4, 201, 1), 1000)
-one = ensembles.iterate(DiagonalFisher(0.1, 1.0), gradient, torch.tensor([0.7], **like), 1000)
-path = ensembles.iterate(
-    DiagonalFisher(1.0, 1.0),
-    gradient,
-    torch.tensor([0.7], **like) / math.sqrt(0.1),
-    40,
-    range(41),
-).values[:, 0]
-
-# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**Divided by the empirical Fisher, one parameter never settles.** Top: median of $|\\theta_k|$ over 201 starts, step size 0.1, for four exponents. At $q=1$ it grows; the grey dots are one run. Below $q=1/2$ it ends on a two-cycle. Without the effect (dashed), with the Fisher, it falls by the same factor every step. Bottom: the map of $q=1$ in the units $u=\\theta/\\sqrt\\eta$, $u\\mapsto u-1/u$, and forty steps from one start.", "name": "fig-empirical-fisher-chaos"}, "image": {"alt": "Top, on logarithmic axes: a dashed line falls steeply, four coloured lines stay level or rise, grey dots scatter over decades. Bottom: the two branches of a hyperbola-like curve, a diagonal, and a web of horizontal and vertical lines that fills the plane irregularly."}}
+# %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**Divided by the empirical Fisher, one parameter never settles.** Top: median of $|\\theta_k|$ over 200 starts, step size 0.1, for four exponents. At $q=1$ it grows; the grey dots are one run. At $q=1/4$ it stands still, because the runs jump between two points for ever (a two-cycle). With the Fisher in its place (dashed) it falls by the same factor every step. Bottom: the map of $q=1$ in the units $u=\\theta/\\sqrt\\eta$, $u\\mapsto u-1/u$, and forty steps from one start.", "name": "fig-empirical-fisher-chaos"}, "image": {"alt": "Top, on logarithmic axes: a dashed line falls steeply, four coloured lines stay level or rise, grey dots scatter over decades. Bottom: the two branches of a hyperbola-like curve, a diagonal, and a web of horizontal and vertical lines that fills the plane irregularly."}}
+marks = ensembles.log_spaced(1000, per_decade=12)[1:]
+one, path = [0.7], [0.7 / math.sqrt(0.1)]
+for _ in range(1000):
+    one.append(one[-1] - 0.1 / one[-1])
+for _ in range(40):
+    path.append(path[-1] - 1 / path[-1])
+path = torch.tensor(path)
 fig, (top, web) = figures.subplots(2, 1, size=(5.8, 7.8))
-for i, q in enumerate(first.flatten().tolist()):
-    middle = shown.values[1:, i, :, 0].abs().median(1).values
-    top.plot(shown.steps[1:], middle, label=f"$q={q:g}$", lw=2.6 if q == 1 else 1.5)
-top.plot(one.steps[1:], one.values[1:, 0].abs(), ".", color=COLORS["grey"], markersize=4, label="one run")
+for i, q in enumerate(exponents.flatten().tolist()):
+    top.plot(marks, [medians[k - 1][i] for k in marks], label=f"$q={q:g}$", lw=2.6 if q == 1 else 1.5)
+top.plot(marks, [abs(one[k]) for k in marks], ".", color=COLORS["grey"], markersize=4, label="one run")
 figures.line_control(
     top,
     np.arange(1, 60),
@@ -129,7 +126,7 @@ plt.show()
 
 # %% [markdown]
 # In the update of this book, $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$, this
-# chapter is about a matrix $P_k$ made from averaged squared gradients. After it you can
+# chapter is about a matrix $P_k$ made from averaged squared gradients. (In most of it the noise $\xi_k$ and the momentum $\beta_1$ are zero; $\eta_k$ is the step size.) After it you can
 #
 # - say in one formula by what the empirical Fisher differs from the Hessian, and how far it is from the Fisher in a network;
 # - predict, for every exponent and step schedule, what the method does near a minimum without noise;
@@ -138,7 +135,7 @@ plt.show()
 #
 # The source is section 11 of {cite}`martens2020natural`. Read
 # {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` first. The page runs in about a minute on one CPU
-# core, in about ten seconds with `SCALE = "smoke"`; one kept result took a few minutes more.
+# core, in about ten seconds with `SCALE = "smoke"`; one result that took a few minutes is kept with the book.
 #
 # ## One matrix, three sets of labels
 #
@@ -153,8 +150,8 @@ plt.show()
 # \end{aligned}
 # $$ (eq-empirical-fisher-fisher)
 #
-# It can be written $F=\frac1n\sum_iJ_i^\top F_{\mathrm{out}}J_i$ with the Jacobian $J_i$ of the output and the
-# Fisher $F_{\mathrm{out}}$ with respect to the output; for softmax and squared error it is the Gauss-Newton matrix.
+# It can be written $F=\frac1n\sum_iJ_i^\top F_{\mathrm{out}}J_i$, where $J_i$ is the Jacobian of the output $f(x_i;\theta)$ and $F_{\mathrm{out}}$ is the small Fisher matrix
+# that takes derivatives with respect to the output. For softmax and squared error it is the Gauss-Newton matrix.
 #
 # :::{prf:definition} Empirical Fisher
 # :label: natgrad-def-empirical-fisher
@@ -174,7 +171,7 @@ plt.show()
 # | $\eta_k$, $q$, $\lambda$ | $\alpha_k$, $\xi$, $\lambda$ | step size, exponent, damping |
 # | $C_k$, $u_k$ | $B_k$, $u_k$ | curvature matrix; its diagonal |
 # | $F_{\mathrm{out}}$ | $F_R$ | Fisher with respect to the output |
-# | $c,\ a$ (local) | not used | step sizes $c(k+1)^{-a}$ |
+# | $\eta_0,\ a$ (local) | not used | step sizes $\eta_0(k+1)^{-a}$ |
 # :::
 #
 # **By hand.** A model gives the right label the probability $p$ and one wrong label $1-p$, with $p=1/(1+e^{-\theta})$. The gradients of $\log p(y)$
@@ -183,7 +180,7 @@ plt.show()
 # wrong, $F=.09$ again and $\hat F=.81$: now the empirical step is nine times too short.
 #
 # $F$ is the mean of $-\nabla^2\log p$ over the model's labels, and $H$ the mean over those of the data. So one might think that
-# $\hat F$, with the labels of the data, is $H$. It is not, and a theorem says what is missing.
+# $\hat F$, with the labels of the data, is $H$. It is not, and the theorem says what is missing.
 #
 # :::{prf:theorem} The missing term
 # :label: natgrad-claim-empirical-not-hessian
@@ -201,7 +198,7 @@ plt.show()
 # :::
 #
 # *Why one should expect it.* Squared gradients measure slopes, and the Hessian measures how the slope changes. The two are tied to each other only because
-# probabilities sum to one, and that is a statement about all labels together. It says nothing about the one label that occurred.
+# the probabilities of all labels sum to one. This says nothing about the one label that occurred.
 #
 # *The key step.* $-\nabla^2\log p=\frac{\nabla p\nabla p^\top}{p^2}-\frac{\nabla^2p}p$.
 #
@@ -274,8 +271,8 @@ ledger.check(
 )
 
 # %% [markdown]
-# The remedy is to *draw* the labels, which costs one more backward pass. With one label a sample from the model, the matrix has the
-# same form as $\hat F$ and the same bound on its rank, and it is right on average.
+# The remedy is to *draw* the labels from the model, which costs one more backward pass. With one drawn label for each sample the matrix has the
+# same form as $\hat F$ and the same bound on its rank, and on average it is $F$.
 #
 # :::{prf:proposition} What the empirical Fisher is: cheap, of low rank, and about other labels
 # :label: natgrad-claim-monte-carlo-fisher
@@ -287,7 +284,7 @@ ledger.check(
 # :::{dropdown} Proof
 # (i) is {eq}`eq-empirical-fisher-fisher`, and the variance of a mean of $m$ independent matrices is $1/m$ of that of one.
 # (ii) $\hat F$ is a sum of $n$ matrices of rank one; $F$ is a sum of $n$ matrices
-# $J_i^\top F_{\mathrm{out}}J_i$, each of rank at most that of $F_{\mathrm{out}}$. $\square$
+# $J_i^\top F_{\mathrm{out}}J_i$, each of rank at most that of $F_{\mathrm{out}}$ (for the softmax the number of classes less one). $\square$
 # :::
 
 # %%
@@ -388,6 +385,7 @@ def matrices(theta, rows):  # Fisher, empirical Fisher, eight drawn labels a sam
     return *pair, drawn.dense()
 
 
+# F̂/F in trace on training, on fresh images, and for drawn labels; distance and cosine of F̂ and F (training)
 measures = torch.zeros(len(checkpoints), len(net_seeds), 5, **like)
 for k in range(len(checkpoints)):
     for s in range(len(net_seeds)):
@@ -473,23 +471,27 @@ figures.numbers(
 # overconfident model is wrong more often than it believes, and there $\hat F$ is the larger one.
 # :::
 #
-# So $\hat F$ is no curvature: it measures the square of what is left to learn. The next section asks what it does when a step is
-# divided by it.
+# So $\hat F$ is no curvature: near a good fit it is of the order of the squared error that is left. What happens when a step is
+# divided by it?
 #
 # ## One parameter, one sample
 #
 # Take $f=\theta$, the law $N(\theta,1)$ and the one target $0$. Then $\mathcal L=\tfrac12\theta^2$,
-# $\nabla\mathcal L=\theta$, $F=H=1$, and $\hat F=\theta^2$. With a power of $\hat F$ as curvature, $C_k=\hat F^{q}$, one step is
+# $\nabla\mathcal L=\theta$, $F=H=1$, and $\hat F=\theta^2$. If the gradient is divided by the power $\hat F^{q}$, one step is
 #
 # $$\theta_{k+1}=\bigl(1-\eta_k|\theta_k|^{-2q}\bigr)\,\theta_k .$$ (eq-empirical-fisher-step)
 #
-# The gradient has no noise here. A good method should converge at least then.
+# The gradient has no noise here. A good method should converge at least in this case.
 #
 # **By hand.** With $q=1$ and $\eta=.1$ a step is $\theta-.1/\theta$. From $.7$ it goes to $.557$, $.378$, $.113$, and then, thrown out because
-# $.113$ is small, to $-.773$ and $-.644$. The natural gradient goes to $.63$, $.567$, $.510$.
+# $.113$ is small, to $-.773$ and $-.644$. The natural gradient goes to $.63$, $.567$, $.510$. In the code, `DiagonalFisher(eta, q)` is the library's rule for such steps, and `power_schedule(c, a)` the step sizes $c(k+1)^{-a}$.
 
 
 # %%
+def gradient(theta, k):  # of the loss θ²/2, without noise
+    return theta
+
+
 def step(theta, k, eta, q):  # one parameter, empirical Fisher theta^2
     gradient, fisher = theta, theta**2
     return theta - eta(k) * fisher**-q * gradient
@@ -516,15 +518,15 @@ assert torch.allclose(library.last, by_hand, rtol=1e-9)
 #
 # (i) With the Fisher, $\theta_k=(1-\eta)^k\theta_0$: linear convergence for every $0<\eta<2$.
 #
-# (ii) With $\hat F^q$ and a constant step size, let $c=(\eta/2)^{1/2q}$. Then $|\theta_{k+1}|>|\theta_k|$ if
+# (ii) With $\hat F^q$ and a constant step size, let $c=(\eta/2)^{1/(2q)}$. Then $|\theta_{k+1}|>|\theta_k|$ if
 # $|\theta_k|<c$, and $|\theta_{k+1}|<|\theta_k|$ if $|\theta_k|>c$. No run converges to $0$. The points $\pm c$ form
 # a two-cycle, which attracts its neighbours if $q<\tfrac12$ and repels them if $q>\tfrac12$.
 #
 # (iii) With any step sizes, a run that does converge to $0$ has
 #
-# $$\limsup_{k\to\infty}\frac{|\theta_k|}{\eta_k^{1/2q}}\ \ge\ 2^{-1/2q} :$$
+# $$\limsup_{k\to\infty}\frac{|\theta_k|}{\eta_k^{1/(2q)}}\ \ge\ 2^{-1/(2q)} :$$
 #
-# it is no faster than $\eta_k^{1/2q}$. If $q\ge\tfrac12$, it also has $|\theta_k|^{2q}\le2q\sum_{j\ge k}\eta_j$ for
+# it is no faster than $\eta_k^{1/(2q)}$. If $q\ge\tfrac12$, it also has $|\theta_k|^{2q}\le2q\sum_{j\ge k}\eta_j$ for
 # every $k$: steps with too small a sum do not reach $0$.
 # :::
 #
@@ -541,8 +543,8 @@ assert torch.allclose(library.last, by_hand, rtol=1e-9)
 # 4. The derivative of the map at $\pm c$ is $1-\eta(1-2q)c^{-2q}=4q-1$, so two steps have $(4q-1)^2$, which is below one
 #    for $0<q<\tfrac12$ and above for $q>\tfrac12$.
 # 5. (iii) If $\theta_k\to0$, then $|\theta_{k+1}|<|\theta_k|$ for infinitely many $k$. By step 2, with $\eta_k$ for
-#    $\eta$, at each of them $|\theta_k|\ge(\eta_k/2)^{1/2q}$.
-# 6. Let $w=|\theta_k|^{2q}/\eta_k$. If $w\ge1$, Bernoulli's inequality gives
+#    $\eta$, at each of them $|\theta_k|\ge(\eta_k/2)^{1/(2q)}$.
+# 6. Let $q\ge\tfrac12$ and $w=|\theta_k|^{2q}/\eta_k$. If $w\ge1$, Bernoulli's inequality (which needs $2q\ge1$) gives
 #    $w(1-1/w)^{2q}\ge w-2q$; if $w<1$, the right side of the claim $|\theta_{k+1}|^{2q}\ge|\theta_k|^{2q}-2q\eta_k$ is
 #    negative. Sum from $k$ to infinity. $\square$
 # :::
@@ -590,11 +592,11 @@ def above_radius(iterates):  # largest ln(|theta_k|/c_k) in the last quarter of 
 # %% tags=["hide-input"]
 ledger.check(
     "natgrad:example-one-dimensional",
-    "A step of F̂^q moves away from 0 inside |θ| < (η/2)^{1/2q}, towards 0 outside",
+    "A step of F̂^q moves away from 0 inside |θ| < (η/2)^{1/(2q)}, towards 0 outside",
     measured=growth(theta) * (spots.log()).sign(),
     criterion=inequality("ln(|θ_k|/|θ_{k+1}|) · sign(|θ_k| − c)"),
     control=control(
-        "the radius η^{1/2q}, between the two", -growth(torch.sqrt(etas ** (1 / (2 * qs)) * cycle))
+        "the radius η^{1/(2q)}, between the two", -growth(torch.sqrt(etas ** (1 / (2 * qs)) * cycle))
     ),
     expected="holds",
     show="card",
@@ -609,9 +611,9 @@ ledger.check(
 )
 ledger.check(
     "natgrad:beyond-speed-limit",
-    "Falling steps: every run comes back above (η_k/2)^{1/2q} in the last quarter",
+    "Falling steps: every run comes back above (η_k/2)^{1/(2q)} in the last quarter",
     measured=above_radius(decreasing),
-    criterion=inequality("max of ln(|θ_k|/(η_k/2)^{1/2q})"),
+    criterion=inequality("max of ln(|θ_k|/(η_k/2)^{1/(2q)})"),
     control=control("the Fisher with the same steps", above_radius(with_fisher)),
     expected="holds",
     needs="book",
@@ -619,9 +621,9 @@ ledger.check(
 
 # %% [markdown]
 # The source says of this example, for $\tfrac12\le q\le1$: no convergence unless $q<1$ and the steps fall fast enough, and
-# then only at a speed comparable to that of $\eta_k$. Part (iii) makes the second half precise. It is $\eta_k^{1/2q}$, which is $\eta_k$
+# then only at a speed comparable to that of $\eta_k$. Part (iii) makes the speed precise. It is $\eta_k^{1/(2q)}$, which is $\eta_k$
 # itself only at $q=\tfrac12$ and slower for every larger exponent. Also, a constant step fails for *every* $q>0$, below
-# $\tfrac12$ too. The first half, $q=1$, deserves its own theorem.
+# $\tfrac12$ too. The case $q=1$ comes next.
 #
 # ### At exponent one no schedule helps
 #
@@ -651,7 +653,7 @@ ledger.check(
 # :::
 #
 # *Why one should expect it.* A single run follows $\theta-\eta/\theta$. The median follows the same formula with the
-# sign turned, $s+\eta/s$: it *ascends* the loss. A step from near zero throws a run so far out that
+# other sign, $s+\eta/s$: it *ascends* the loss. A step from near zero throws a run so far out that
 # the many short steps back do not make up for it.
 #
 # *The key step.* Every $y$ has two preimages, the roots $x_\pm$ of $x^2-yx-\eta=0$. Their sum is $y$, so an interval
@@ -745,29 +747,28 @@ ledger.check(
 #
 # ### Between one half and one: a change of regime
 #
-# In the scaled variable $u=\theta/\eta^{1/2q}$ a constant step gives $u\mapsto u-\operatorname{sign}(u)|u|^{-p}$ with
-# $p=2q-1$. Far out, $|u|^{p+1}$ shrinks by about $p+1$ a step, so the way back from $x$ takes about $x^{p+1}/(p+1)$ steps.
-# A run that comes as near to zero as $s$ is thrown out to $s^{-p}$. If the density near zero is bounded, a throw beyond
-# $x$ has a probability of order $x^{-1/p}$. The mean time of return is therefore of the order of
+# In the scaled variable $u=\theta/\eta^{1/(2q)}$ a constant step gives $u\mapsto u-\operatorname{sign}(u)|u|^{-p}$ with
+# $p=2q-1$. How long is a run away from zero before it comes back? Far out, $|u|^{p+1}$ shrinks by about $p+1$ a step, so the way back from a distance $x$ takes about $x^{p+1}/(p+1)$ steps.
+# How far out does a run get? From a point at distance $r$ from zero it is thrown out to about $r^{-p}$. If the density of $u$ near zero is bounded, a throw beyond
+# $x$ has a probability of order $x^{-1/p}$, and so a density of order $x^{-1/p-1}$. The mean time of return is the length of the way back, averaged with this density. It is of the order of
 #
 # $$\int_1^\infty x^{p+1}\,x^{-1/p-1}\,dx ,$$
 #
-# finite if and only if $p(p+1)<1$. In $q$ the threshold is $(1+\sqrt5)/4\approx0.809$, half the golden ratio.
-# Below it the scaled method should have a stationary law, one that a step no longer changes (for diffusions {prf:ref}`thesis-beyond-stationary-laws` writes
-# two of them down), and with steps $c(k+1)^{-a}$, $a\le1$, we expect
-# $|\theta_k|\sim\eta_k^{1/2q}$. Above it runs are, for most of the time, on their way back from far out, and we expect
-# $|\theta_k|\sim(k\eta_k)^{1/2q}$: no convergence for any $a\le1$.
+# finite if and only if $p(p+1)<1$. In terms of $q$ the threshold is $(1+\sqrt5)/4\approx0.809$, half the golden ratio.
+# Below it the scaled method should have a *stationary law*, one that a step no longer changes, and with steps $\eta_k=\eta_0(k+1)^{-a}$, $a\le1$, we expect
+# $|\theta_k|$ to be of the order of $\eta_k^{1/(2q)}$. Above it runs are, for most of the time, on their way back from far out, and we expect the order
+# $(k\eta_k)^{1/(2q)}$: no convergence for any $a\le1$.
 #
 # **This is a heuristic, not a proof.** We measure it: 2,000 starts, twelve exponents, three schedules,
-# $10^5$ steps, computed once and kept; the first steps are recomputed here. The slope of $\ln|\theta_k|$ (median) in $\ln k$ over the last two decades should be
-# $-a/2q$ below and $(1-a)/2q$ above. The heuristic neglects logarithms (at $q=1$, $a=1$ the truth is $\sqrt{\ln k}$), so we
-# do not ask for the number itself but for a decision: the whole interval must lie nearer to the formula of its own side
-# than to the other one, which is $1/2q$ away.
+# $10^5$ steps, computed once and kept; this page computes the first steps again. The slope of the median of $\ln|\theta_k|$ in $\ln k$ over the last two decades should be
+# $-a/(2q)$ below and $(1-a)/(2q)$ above. The heuristic neglects logarithms (at $q=1$, $a=1$ the truth is $\sqrt{\ln k}$), so the check does
+# not ask for the number itself. It asks that the whole interval lie nearer to the formula of its own side
+# than to that of the other side, which is $1/(2q)$ away.
 #
-# The measurement cannot place the threshold itself: any value between $0.75$ and $0.85$ would pass. One exponent cannot be judged in so few steps. They bring a run back from as far as
-# $X=((p+1)10^5)^{1/(p+1)}$ only, where the integral is $(X^e-1)/e$ with $e=p+1-1/p$. We judge an exponent if
-# $X^{-|e|}<\frac12$: below the threshold more than half of the limit has then been collected, above it the growing
-# term is more than twice the constant one. That excludes $q=0.8$ and nothing else.
+# What the measurement cannot do is place the threshold: any value between $0.75$ and $0.85$ would pass. Near the threshold $10^5$ steps are too few to judge: they suffice for a way back from
+# $X=((p+1)10^5)^{1/(p+1)}$ only, and the part of the integral up to $X$ is $(X^\kappa-1)/\kappa$ with $\kappa=p+1-1/p$. We judge an exponent if
+# $X^{-|\kappa|}<\frac12$: below the threshold more than half of the limit has then been reached, above it the growing
+# term is more than twice the constant one. This excludes $q=0.8$ and no other of the twelve exponents.
 
 # %%
 kept = results.load("curvature/empirical_fisher", "long-runs")
@@ -804,7 +805,7 @@ def judged(q):  # has the integral settled at the distance from which 10^5 steps
     return p <= 0 or ((p + 1) * 1e5) ** (-abs(p + 1 - 1 / p) / (p + 1)) < 0.5
 
 
-def share_of_gap(exponents, below=None):  # farthest end of the interval from its formula, gap 1/2q = 1
+def share_of_gap(exponents, below=None):  # farthest end of the interval from its formula, gap 1/(2q) = 1
     return [
         (abs(slope.estimate - predicted_slope(q, a, below)) + (slope.high - slope.low) / 2) * 2 * q
         for s, a in enumerate(schedules_kept[:, 1])
@@ -819,11 +820,11 @@ assert set(exponents_kept) - set(decided) == {0.8}  # as the text says
 # %% tags=["hide-input"]
 ledger.check(
     "natgrad:beyond-golden-exponent",
-    "Every slope is nearer to −a/2q for q ≤ 0.75, to (1 − a)/2q for q ≥ 0.85, steps c k^{−a}",
+    "Every slope is nearer to −a/(2q) for q ≤ 0.75, to (1 − a)/(2q) for q ≥ 0.85, steps c k^{−a}",
     measured=share_of_gap(decided),
     criterion=at_most("(|slope − own formula| + half of its 99.9 % interval)/gap of the formulas", 0.5),
     control=control(
-        "no change of regime: −a/2q at every exponent",
+        "no change of regime: −a/(2q) at every exponent",
         share_of_gap([q for q in decided if q > golden], below=True),
     ),
     expected="reproduced",
@@ -880,10 +881,10 @@ figures.numbers(
 # | RMSprop | $\beta_2u_{k-1}+(1-\beta_2)g_k^2$ | $\tfrac12$ |
 # | Adam ($\beta_1=0$) | the same, divided by $1-\beta_2^{k+1}$ | $\tfrac12$ |
 #
-# (Libraries put a small $\varepsilon$ outside the root instead of $\lambda$ inside.) One detail is often passed over: these
+# (Libraries put a small $\varepsilon$ outside the root instead of $\lambda$ inside.) AMSGrad, a variant of Adam, keeps the largest decayed mean so far. One detail is often passed over: these
 # methods square the mean gradient of a batch, not the gradients of its samples. For a batch of $b$ samples, drawn with
 # replacement, $\mathbb E[g^2]=(\nabla\mathcal L)^2+\frac1b\bigl(\mathrm{diag}\hat F-(\nabla\mathcal L)^2\bigr)$ in each coordinate. It is the diagonal of $\hat F$ only
-# for $b=1$, and for large batches it is the squared gradient: the very situation of the last section.
+# for $b=1$, and for large batches it is the squared gradient, as in the example with one sample.
 #
 # :::{prf:remark} Decayed averages
 # :label: natgrad-claim-decayed-fisher
@@ -925,8 +926,8 @@ figures.numbers(
 # :::
 #
 # The source expects that averaging *all* past gradients, as AdaGrad does, may avoid the failure. It does, because AdaGrad takes
-# the sum. Written with a mean, its step size is $\eta/\sqrt{k+1}$; the mean with a constant step is case (i). The checks ask
-# of the sum that nothing be left in 64 bits, $2^{-52}$, and of the mean one doubling, as in step 1 of the proof, after the least value.
+# the sum. Written with a mean, its step size is $\eta/\sqrt{k+1}$; the mean with a constant step is case (i). The first check asks that with
+# the sum the iterates fall to the rounding of 64 bits. The second asks that with the mean they come back: after its least value $|\theta_k|$ must more than double in one step, as in step 1 of the proof.
 
 # %%
 memory_q = torch.tensor([0.5, 0.75, 1.0], **like)[:, None, None]
@@ -1010,12 +1011,12 @@ plt.show()
 # %% [markdown]
 # :::{dropdown} Answer
 # Only the sum. A caution from {numref}`fig-empirical-fisher-memory`: a run that falls to $10^{-34}$ looks converged in any
-# experiment that stops there. With $q=\tfrac12$ and a decay $\beta_2=0.999$ the first dive lasts more than a thousand steps.
+# experiment that stops there. With $q=\tfrac12$ and a decay $\beta_2=0.999$ more than a thousand steps pass before $|\theta_k|$ grows again.
 # :::
 #
 # ## Damping and the exponent
 #
-# The second remedy is $\lambda$. It is often called a safeguard against division by zero. But a tiny $\lambda$ does not help, and there is an exact
+# The second remedy is the damping $\lambda$. It is often called a safeguard against division by zero. But a tiny $\lambda$ does not help: there is an exact
 # threshold.
 #
 # :::{prf:theorem} How much damping is enough
@@ -1159,14 +1160,14 @@ plt.show()
 #
 # $$\hat F^{-1}\nabla\mathcal L=\frac{\delta}{\sigma^2+3\,\delta^\top S\delta}\,.$$ (eq-empirical-fisher-gaussian)
 #
-# (ii) If the model is wrong by $w\,([x]_1^2-1)$ and $S=I$, the same holds in each coordinate up to a common factor with
-# $\delta_i/(\sigma^2+\delta^\top\delta+w^2D_i)$, $D=(10,2,\dots,2)$.
+# (ii) Let the targets contain a further term $w\,([x]_1^2-1)$, which the linear model lacks, and let $S=I$. Then the direction $\hat F^{-1}\nabla\mathcal L$ is parallel to the vector with the entries
+# $\delta_i/(\sigma^2+\delta^\top\delta+w^2D_i)$, where $D=(10,2,\dots,2)$.
 # :::
 #
 # *Why one should expect it.* In $\hat F$ each sample is weighed by its squared residual, which is largest for the samples far out along $\delta$. So $\hat F$ is
 # too large in the direction of the error, and only there: the step keeps its direction and gets another length.
 #
-# *The key step.* Isserlis' formula for fourth moments: $\mathbb E[(x^\top\delta)^2xx^\top]=(\delta^\top S\delta)S+2S\delta\delta^\top S$.
+# *The key step.* For normal $x$ fourth moments are sums of products of second moments (Isserlis' formula): $\mathbb E[(x^\top\delta)^2xx^\top]=(\delta^\top S\delta)S+2S\delta\delta^\top S$.
 #
 # :::{dropdown} Proof
 # 1. The residual is $x^\top\delta-\varepsilon$, so $\nabla\mathcal L=S\delta$ and $\hat F$ $=\mathbb E[(x^\top\delta)^2xx^\top]+\sigma^2S$ $=(\sigma^2+\delta^\top S\delta)S+2S\delta\delta^\top S$.
@@ -1179,7 +1180,7 @@ plt.show()
 #
 # Far away the steps are too short, like $1/\lVert\delta\rVert^2$ of what they should be. Near the optimum they have $1/\sigma^2$ times the right length, without bound if the data can be fitted
 # exactly, as in the example with one parameter. And when the model is wrong, the direction is wrong as well. The check replaces
-# expectations by Gauss-Hermite sums, which are exact for these polynomials.
+# expectations by Gauss-Hermite sums: weighted sums over a few points that are exact for these polynomials.
 
 
 # %%
@@ -1247,7 +1248,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# For logistic regression we have no such formula, but the picture is the same. At the true parameters of a right model the data's labels *are* the model's, and
+# For logistic regression we have no such formula, but the figure shows the same behaviour. At the true parameters of a right model the data's labels *are* the model's, and
 # $\hat F=F$. Anywhere else, or for a wrong model, they are not.
 
 # %%
@@ -1364,7 +1365,7 @@ plt.show()
 # ## Does it matter for a network?
 #
 # The source quotes, without data, that the Gauss-Newton matrix (for softmax, the Fisher) does much better than $\hat F$ inside an optimizer. A fair test must not hinge on a
-# step size. We use the Levenberg-Marquardt rule for $\lambda$ (one at the start), the same for all: step $-(C+\lambda I)^{-1}\nabla\mathcal L$, rejected if the loss rises. With
+# step size. We use the Levenberg-Marquardt rule for $\lambda$, which starts at one, the same for all matrices: step $-(C+\lambda I)^{-1}\nabla\mathcal L$, rejected if the loss rises. With
 # $\rho$ the actual decrease of the loss over that of the model $M$, $\lambda$ is divided by $\tfrac32$ if $\rho>\tfrac34$ and multiplied by it if
 # $\rho<\tfrac14$. Full batches: 200 images of MNIST, 8 principal components each, 5 hidden units, 10 classes.
 #
@@ -1372,8 +1373,8 @@ plt.show()
 #
 # $$C=\frac1n\sum_i\sum_cw_{ic}\,g_i(c)\,g_i(c)^\top .$$ (eq-empirical-fisher-weights)
 #
-# Fisher: $w_{ic}=p(c\mid x_i)$. Empirical Fisher: one at the true label. In between: frequencies of one and of 200 labels drawn from the
-# model. Nothing else differs. The source gives no number for "much better". So the check asks only whether $\hat F$ leaves a higher loss than $F$ after 20
+# For the Fisher $w_{ic}=p(c\mid x_i)$; for the empirical Fisher $w_{ic}$ is one at the true label and zero elsewhere. Two more matrices lie between them: one label, or 200 labels, are drawn from the
+# model for each image, and $w_{ic}$ is the share of label $c$. Nothing else differs. The source gives no number for "much better". So the check asks only whether $\hat F$ leaves a higher loss than $F$ after 20
 # iterations, in the mean of the logarithm over 24 seeds (images, start, drawn labels), and reports by how much.
 
 # %%
@@ -1504,7 +1505,7 @@ figures.numbers(
 # it has exponent one half, small steps and a memory, and for these the theorems above do not exclude convergence. On digits
 # {numref}`fig-fisher-race` compares the two matrices with tuned constant steps.
 #
-# In one place the wrong scale of $\hat F$ does no harm at all: as preconditioner of conjugate gradients, which find their step size themselves.
+# In one place the wrong scale of $\hat F$ does no harm at all: as a preconditioner (an approximate inverse that speeds up the solution of a linear system) for conjugate gradients, which find their step size themselves.
 #
 # :::{prf:proposition} The scale of a preconditioner does not matter to conjugate gradients
 # :label: natgrad-claim-cg-preconditioner
@@ -1610,16 +1611,16 @@ assert 9.99 < stuck.item() < 10
 #
 # :::{exercise} Open
 # :label: ex-empirical-fisher-open
-# Prove the change of regime at $(1+\sqrt5)/4$: that for constant steps the scaled map has a finite invariant measure, absolutely continuous, if and only if
+# Prove the change of regime at $(1+\sqrt5)/4$: that for constant steps the scaled map has a stationary law with a density if and only if
 # $\tfrac12<q<(1+\sqrt5)/4$. And is there, for some $q$ between the threshold and $1$, any schedule for which almost every run converges to $0$? Known: at $q=1$ there is none
-# ({prf:ref}`natgrad-beyond-no-schedule`); for maps with an infinite invariant measure see {cite:t}`aaronson1997introduction`.
+# ({prf:ref}`natgrad-beyond-no-schedule`); for maps that keep an infinite measure, as $\theta-\eta/\theta$ keeps length, see {cite:t}`aaronson1997introduction`.
 # :::
 #
 # ## What to remember
 #
 # 1. $\hat F$ is $F$ with the labels of the data, and $\hat F=H+\frac1n\sum\nabla^2p/p$. The extra term averages to zero only over the model's labels.
 # 2. In a fitted network $\hat F$ is far smaller than $F$ on the training labels, and larger on new ones. Drawing labels repairs it.
-# 3. Without noise, steps by $\hat F^{-q}$ never settle with a constant step size. Falling steps give $\eta_k^{1/2q}$ at best, and at $q=1$ no schedule converges, for almost every start.
+# 3. Without noise, steps by $\hat F^{-q}$ never settle with a constant step size. Falling steps give $\eta_k^{1/(2q)}$ at best, and at $q=1$ no schedule converges, for almost every start.
 # 4. What helps: a memory that does not shrink (the sum, the maximum), or damping $\lambda\ge(\eta/2)^{1/q}$, in units of curvature one.
 # 5. In linear regression with Gaussian inputs and a right model only the length of the step by $\hat F$ is wrong; with a wrong model its direction is wrong too.
 #
