@@ -236,4 +236,5 @@ def moments(model: Model, problem: ValueProblem, offsets: Tensor) -> tuple[Tenso
         first = summed.square().sum(-1)
         ratio = (drawn.sum(-1) * second / first + BATCH - 1) / BATCH
     alive = torch.isfinite(ratio) & (beta.abs().amax(-1) < DIVERGED)
-    return ratio.where(alive, math.inf), bound.where(torch.isfinite(bound), math.inf)
+    finite = torch.isfinite(bound) & torch.isfinite(error.square().sum(-1))  # else nothing was left to train
+    return ratio.where(alive, math.inf), bound.where(finite, math.inf)
