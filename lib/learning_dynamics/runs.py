@@ -86,13 +86,26 @@ class Run:
             raise ValueError(f"{self.scale} = {count}; allowed: between 1 and 9999 seeds")
         return [10_000 * self.seed + i for i in range(count)]
 
-    def generator(self, stream: str, seed: int | None = None) -> torch.Generator:
+    def generator(self, stream: str, seed: int | None = None, *, index: int | None = None) -> torch.Generator:
         """Return a CPU generator for one named stream, so that adding a stream changes no other.
+
+        `run.generator("start", seed)` is the same for every `run`: it belongs to that seed alone. Streams of one
+        name that are only numbered, one a width or one a start, take an `index`, and follow the run's own seed.
 
         Args:
             stream: A name such as `"data"` or `"start"`.
             seed: One of `seeds(...)`; the run's own seed if left out.
+            index: In the place of `seed`: a number from 0 to 9999, for the `index`-th of the run's seeds.
+
+        Raises:
+            ValueError: Both are given, or the index is out of range.
         """
+        if index is not None:
+            if seed is not None:
+                raise ValueError(f"seed = {seed}, index = {index}; allowed: one of the two")
+            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= 9999:
+                raise ValueError(f"index = {index!r}; allowed: an integer from 0 to 9999")
+            seed = 10_000 * self.seed + index
         key = f"{self.seed if seed is None else seed}:{stream}".encode()
         state = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1
         return torch.Generator().manual_seed(state)

@@ -1102,7 +1102,13 @@ of(
 
 # -------------------------------------------------------------------------------------------------------- noise
 
-from learning_dynamics.noise import fractional, matrix_sensing, shaking, widening_valley  # noqa: E402
+from learning_dynamics.noise import (  # noqa: E402
+    fractional,
+    matrix_sensing,
+    shaking,
+    tanh_classifier,
+    widening_valley,
+)
 
 SYMMETRIC = some([[[1.0, 2.0], [2.0, 1.0]], [[0.0, 1.0], [1.0, 2.0]], [[1.0, 0.0], [0.0, 3.0]]], "n s s")
 
@@ -1149,6 +1155,35 @@ for blocks in (None, [1, 3]):
         )(torch.ones(2, 4).double(), 0),
         sigma=some([[1.0], [2.0]], "*runs one!"),
     )
+CLASSES = some([0, 2], "n")
+SAMPLES_XY = some([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0]], "n d")
+FLAT = some([[0.5, -1.0, 0.25, 0.0, 1.0, -0.5, 0.25, 0.75, 0.0, 0.1], [1.0] * 10], "runs p!")
+
+
+def classifier(
+    inputs: Tensor = SAMPLES_XY[0], classes: Tensor = CLASSES[0]
+) -> tanh_classifier.TanhClassifier:
+    return tanh_classifier.TanhClassifier(inputs, classes, 1, 3)
+
+
+of(
+    "noise.tanh_classifier.TanhClassifier",
+    lambda **given: classifier(**given).loss(FLAT[0][0]),
+    inputs=some([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0]], "n d!"),
+    classes=CLASSES,
+)
+for name in ("parts", "loss", "gradient", "trace"):
+    of(
+        f"noise.tanh_classifier.TanhClassifier.{name}",
+        lambda theta, name=name: getattr(classifier(), name)(theta),
+        theta=FLAT,
+    )
+of(
+    "noise.tanh_classifier.TanhClassifier.logits",
+    lambda theta, inputs: classifier().logits(theta, inputs),
+    theta=FLAT,
+    inputs=some([[1.0, 0.5, -1.0], [0.0, 2.0, 1.0], [1.0, 1.0, 1.0]], "samples d!"),
+)
 for name in ("loss", "gradient", "hessian"):
     of(f"noise.widening_valley.{name}", getattr(widening_valley, name), theta="runs d")
 of(

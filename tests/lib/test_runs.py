@@ -35,6 +35,23 @@ def test_streams_are_separate_and_repeatable() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_a_numbered_stream_follows_the_seed_of_the_run_and_a_seed_does_not() -> None:
+    first, second = Run(CHAPTER, seed=0), Run(CHAPTER, seed=2)
+
+    def draw(run: Run, **which: int) -> float:
+        return float(torch.rand((), generator=run.generator("a", **which)))
+
+    assert draw(first, seed=7) == draw(second, seed=7)
+    assert draw(first, index=7) == draw(first, seed=7)
+    assert draw(second, index=7) == draw(second, seed=second.seeds(smoke=8, book=8, paper=8)[7])
+    assert draw(second, index=7) != draw(first, index=7)
+    for wrong in (-1, 10_000, True, 1.5):
+        with pytest.raises(ValueError, match="allowed: an integer from 0 to 9999"):
+            first.generator("a", index=wrong)
+    with pytest.raises(ValueError, match="one of the two"):
+        first.generator("a", 1, index=1)
+
+
 def test_parts_cover_every_piece_once() -> None:
     pieces = list(range(11))
     shares = [Run(CHAPTER, part=f"{k}/3").share(pieces) for k in (1, 2, 3)]
