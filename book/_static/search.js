@@ -49,8 +49,9 @@ document.addEventListener("DOMContentLoaded", () => {
       if (query.length > 3 && entry.last.includes(query.replace(/ /g, "_"))) return 50 - entry.depth / 10;
     }
     if (entry.names.length && entry.names[0] === query) return entry.number ? 100 : 98;
-    if (entry.names.includes(query)) return 98;
+    if (entry.names.includes(query)) return /\d/.test(query) ? 98 : 92;
     if (entry.heads.includes(query) && !entry.library) return 90 + small;
+    if (entry.heads.some((head) => head.split(" ").map(stem).join(" ") === list.map(stem).join(" "))) return 88 + small;
     if (entry.heads.some((head) => head.startsWith(`${query} `)) && list.length > 1) return 75 + small;
     if (entry.heads.some((head) => inside(query, head))) return 66 + small;
     let sum = 0;
@@ -123,7 +124,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const MOST = 40;
   Search.query = async (typed) => {
     const list = words(typed);
-    const plain = list.filter((word) => !KINDS.has(word) && !/^[\d.]+$/.test(word) && !stopwords.includes(word));
+    const plain = list.filter((word) => !KINDS.has(word) && !/^([a-z]\.)?[\d.]+$/.test(word) && !stopwords.includes(word));
     const found = rank(typed);
     const shown = found.slice(0, MOST);
     const whole = new Set(shown.filter((entry) => entry.kind === "page").map((entry) => pages[entry.page]));

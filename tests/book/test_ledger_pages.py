@@ -340,9 +340,10 @@ def test_only_written_chapters_are_linked(book: Path) -> None:
     assert re.search(r'(?<!">)<span class="ld-chapter-name">the second</span>', html)
 
 
-def test_search_index_names_the_results(book: Path) -> None:
-    index = (book / "_build/html/searchindex.js").read_text(encoding="utf-8")
-    assert "Title of regularization:thm-1" in index and "natgrad-def-1" in index
+def test_search_page_names_the_results(book: Path) -> None:
+    places = (book / "_build/html/_static/search/places.js").read_text(encoding="utf-8")
+    assert "Title of regularization:thm-1" in places and "natgrad-def-1" in places
+    assert "search/places.js" in page(book, "search")
 
 
 def test_changed_notebook_renews_the_generated_pages(tmp_path: Path) -> None:

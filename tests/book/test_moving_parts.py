@@ -6,19 +6,16 @@ looks at the rendered pages when they exist. Settings are reached by keyboard, b
 
 from __future__ import annotations
 
-import functools
-import http.server
 import math
-import os
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from browsing import needs_chromium, serve
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 from scipy.stats import beta as scipy_beta
@@ -41,16 +38,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwri
 ROOT = Path(__file__).resolve().parents[2]
 WIDGETS = ROOT / "book/_static/widgets"
 BUILT = ROOT / "book/_build/html"
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
-
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None,
-    reason="no Chromium: `apt-get install -y --no-install-recommends chromium fonts-dejavu-core`, or set CHROMIUM",
-)
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>moving part</title>
@@ -120,25 +107,10 @@ class Bench:
         return page
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
-def serve(folder: Path) -> http.server.ThreadingHTTPServer:
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+@pytest.fixture
+def browser(chromium: playwright.Browser) -> playwright.Browser:
+    """The one browser of all tests."""
+    return chromium
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (html / "index.html").write_text("", encoding="utf-8")
     monkeypatch.setattr(pdf, "ROOT", tmp_path)
     monkeypatch.setattr(pdf, "HTML", html)
-    pdf.write(tmp_path / "book.pdf")
+    with ThreadPoolExecutor(1) as apart:  # a second browser, which a thread with an open one refuses
+        apart.submit(pdf.write, tmp_path / "book.pdf").result()
     return tmp_path / "book.pdf"
 
 

@@ -42,7 +42,8 @@ _EQUATION = re.compile(
     r'<span class="eqno">\((?P<number>[^<)]+)\)<a class="headerlink" href="#(?P<id>[^"]+)"'
 )
 _HEADING = re.compile(
-    r'<section (?:class="[^"]*" )?id="(?P<id>[^"]+)">\s*(?:<span id="[^"]*"></span>\s*)*<h(?P<level>[1-4])>(?P<title>.*?)</h\d>',
+    r'<section (?:class="[^"]*" )?id="(?P<id>[^"]+)">\s*(?:<span id="[^"]*"></span>\s*)*'
+    r"<h(?P<level>[1-4])>(?P<title>.*?)</h\d>",
     re.DOTALL,
 )
 _STRONG = re.compile(r"<strong>(.*?)</strong>", re.DOTALL)
@@ -88,7 +89,12 @@ def places_on(body: str) -> Iterator[dict[str, str]]:
     for found in _FIGURE.finditer(body):
         finding = _STRONG.search(found["title"])
         title = readable(finding[1] if finding else found["title"])
-        yield {"kind": "figure", "id": found["id"], "number": readable(found["number"]), "title": title.rstrip(".")}
+        yield {
+            "kind": "figure",
+            "id": found["id"],
+            "number": readable(found["number"]),
+            "title": title.rstrip("."),
+        }
     for found in _EQUATION.finditer(body):
         yield {"kind": "equation", "id": found["id"], "number": f"Equation {found['number']}", "title": ""}
 
@@ -175,14 +181,14 @@ def gather(app: Sphinx) -> None:
         mine = {each["id"] for each in found}
         for place in found:
             row = rows.get((page, place["id"]))
-            listed.append(_place(number, place, row, authors))
+            listed.append(_place(page, number, place, row, authors))
         for (home, anchor), row in rows.items():
             if home == page and anchor not in mine and _stands(app.env, home, anchor):
                 place = {"kind": row.kind, "id": anchor, "number": "", "title": row.title, "text": ""}
-                listed.append(_place(number, place, row, authors))
+                listed.append(_place(page, number, place, row, authors))
     for number, page in enumerate(pages):
         for place in _names(app.env, page):
-            listed.append(_place(number, place, None, authors))
+            listed.append(_place(page, number, place, None, authors))
     data = {"pages": pages, "titles": titles, "places": listed}
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     target = Path(app.outdir, PLACES)
@@ -191,14 +197,16 @@ def gather(app: Sphinx) -> None:
 
 
 def _place(
-    number: int, place: dict[str, str], row: evidence.Row | None, authors: dict[str, str]
+    page: str, number: int, place: dict[str, str], row: evidence.Row | None, authors: dict[str, str]
 ) -> list[Any]:
     """Return `[kind, page, anchor, number, title, the source's label, source and second title, excerpt]`."""
     label = second = ""
     if row is not None:
-        label = "" if row.own or row.label in ("", "unnumbered", "own") else row.label
+        label = "" if row.own or not row.label or row.label.startswith("unnumbered") else row.label
         second = row.title if row.title != place["title"] else ""
         label = f"{label} · {authors[row.source]}" if label and row.source in authors else label
+    elif place["kind"] == "page" and page.startswith("chapters/"):
+        second = evidence.chapter_name(page)
     return [place["kind"], number, place["id"], place["number"], place["title"], label, second, place["text"]]
 
 
