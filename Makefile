@@ -16,19 +16,21 @@ URL ?=
 OVERWRITE ?=
 SHARD ?=
 PROFILE ?= local
+SETTING ?=
+CONSTRAINTS ?= constraints.txt
 SNAKEMAKE := .venv-workflow/bin/snakemake --snakefile workflow/Snakefile
 # Recipes read these from the environment, where a shell takes a quote or a semicolon in them for what it is.
-export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL SHARD PROFILE
+export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL SHARD PROFILE SETTING
 
 help: ## List these commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## Make the virtual environment and install what the book needs
 
-.venv/ready: requirements.txt pyproject.toml
+.venv/ready: requirements.txt $(CONSTRAINTS) pyproject.toml
 	@$(PYTHON) tools/check_python.py
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
 	@touch $@
 
 book: .venv/ready ## Render the committed chapters to book/_build/html
@@ -65,6 +67,9 @@ serve: book ## Render and serve the book on this machine: [PORT=8000]
 
 bench: .venv/ready ## Measure speed ratios, chapter times and the render: [PART=recurrence]
 	@$(BIN)/python tools/bench.py $$PART
+
+versions: .venv/ready ## Run the notebooks with other kernels and threads, compare all numbers: [SETTING= CHAPTER= OUT=]
+	@$(BIN)/python tools/versions.py $$SETTING $(if $(CHAPTER),--chapter $$CHAPTER) $(if $(OUT),--out "$$OUT")
 
 seeds: .venv/ready ## Run chapters with other seeds: same verdicts? [CHAPTER=part/name]
 	@$(BIN)/python tools/seeds.py $$CHAPTER

@@ -26,6 +26,7 @@ import preamble
 import pull
 import repository
 import suite
+import versions
 from chapter import ROOT
 from learning_dynamics import results
 from learning_dynamics.experiments import command
@@ -345,6 +346,18 @@ def test_nbval_passes_on_true_outputs_and_stale_or_edited_ones_are_found(small: 
     assert nbval(small, tmp_path / "r3")[1]
 
 
+def test_a_notebook_under_another_setting_is_compared_in_texts_and_numbers(small: Path) -> None:
+    path = read.notebook_path(small, "part/name")
+    true = path.read_text()
+    assert versions.outcome("part/name", "oldest", root=small).differences == []
+    path.write_text(true.replace('"worst": 0.25', '"worst": 0.26').replace("[holds]", "[reproduced]"))
+    first, *others = versions.outcome("part/name", "oldest", root=small).differences
+    assert (
+        first.startswith("part/name: nbval: FAILED")
+        and "0.26 in the notebook and 0.25 recomputed" in others[0]
+    )
+
+
 def test_the_suite_reports_a_failing_part(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -450,7 +463,7 @@ nbformat.write(notebook, sys.argv[2])
 """
 
 
-def versions(python: Path) -> dict[str, str]:
+def installed_in(python: Path) -> dict[str, str]:
     code = (
         "import importlib.metadata as m, json;"
         "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
@@ -483,7 +496,7 @@ def test_a_chapter_runs_from_an_empty_folder_in_an_environment_like_colabs(
 
     absent = subprocess.run([python, "-c", "import learning_dynamics"], cwd=folder, env=settings, check=False)
     assert absent.returncode != 0
-    before = versions(python)
+    before = installed_in(python)
     source = read.notebook_path(clone, "implicit_bias/minimum_norm")
     subprocess.run(
         [python, "-c", textwrap.dedent(EXECUTE), source, folder / "done.ipynb"],
@@ -491,7 +504,7 @@ def test_a_chapter_runs_from_an_empty_folder_in_an_environment_like_colabs(
         env=settings,
         check=True,
     )
-    after = versions(python)
+    after = installed_in(python)
     assert {name: version for name, version in after.items() if name != "learning-dynamics"} == {
         name: version for name, version in before.items() if name != "learning-dynamics"
     }

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import suite
+import versions
 from chapter import ROOT
 
 
@@ -37,6 +38,19 @@ def test_actions_are_pinned_by_commit_and_only_the_deployment_may_write() -> Non
             assert name == "deploy" or "permissions" not in job, (path.name, name)
             used = [step["uses"] for step in job["steps"] if "uses" in step]
             assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each) for each in used), (path.name, used)
+
+
+def test_torch_has_a_floor_and_no_ceiling_and_the_shipped_one_is_within() -> None:
+    """2.6 has other random streams. Only the weekly run leaves the constraints, for the newest and the oldest."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    constrained = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in project["dependencies"] if line.startswith("torch")] == ["torch>=2.7"]
+    assert [line for line in required if line.startswith("torch")] == ["torch>=2.7"]
+    assert [line for line in constrained if not line.startswith("#")] == ["torch>=2.13,<2.14"]
+    weekly = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))["jobs"]
+    settings = {row["setting"] for row in weekly["versions"]["strategy"]["matrix"]["include"]}
+    assert settings == set(versions.SETTINGS)
 
 
 def test_the_pre_commit_hook_is_the_style_part_and_needs_no_network() -> None:
