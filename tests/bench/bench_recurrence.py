@@ -1,13 +1,20 @@
-"""A linear recurrence forward and backward on one CPU thread: the chosen path, the loops, and the memory's floor.
+"""A linear recurrence forward and backward on one CPU thread: the chosen path, the loops, and what the machine forbids.
 
 The library's path stands beside the loop that one would write with autograd, the same loop with its inputs unbound, and
-the library's own loop, whose backward pass is written out. A forward and a backward pass read inputs, states and the
-gradient that comes back, and write states and gradients: five times the size of the inputs. The floor is what two such
-outputs cost when they are merely copied into fresh memory.
+the library's own loop, whose backward pass is written out. Three limits say how much faster it could be:
+
+- the roofline: the inputs, the states and the gradient that comes back are read, states and gradient of the inputs are
+  written, each once; so many bytes at the speed of a copy or a triad between arrays that are in use;
+- the arithmetic: the recurrence done by doubling multiplies and adds twice for each state and pass, and once more for
+  the gradient of the eigenvalues, at the speed of torch's own `addcmul` in the cache;
+- fresh memory: what it costs to copy into two new tensors, since both results must be new and the system hands out
+  large ones page by page, cleared. The last rows measure in a process that keeps its memory, where this falls away.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +31,8 @@ BATCH, STATES = 4, 64
 LENGTHS = (1024, 16384)
 QUADRATIC = 2048
 """The longest sequence for the loop whose time grows with the square of the length: minutes at 16,384."""
+KEEPS = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1)}
+"""With these glibc gives no memory back to the system."""
 
 
 def instance(length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,12 +79,28 @@ def copies(length: int) -> Callable[[], object]:
     return lambda: (inputs.detach().clone(), back.clone())
 
 
-def bandwidth(length: int) -> float:
-    """Return the bytes a second that a copy into memory in use moves, reads and writes together."""
+def roofline(length: int) -> tuple[float, float, float]:
+    """Return the bytes a second of a copy and of a triad, both between arrays in use, and the bytes that must move."""
     _, inputs, back = instance(length)
-    inputs = inputs.detach()
-    (taken,) = shortest(lambda: back.copy_(inputs), repeats=9, clock=time.process_time)
-    return 2 * inputs.numel() * inputs.element_size() / taken
+    inputs, out = inputs.detach(), torch.zeros_like(back)
+    size = inputs.numel() * inputs.element_size()
+    copy, triad = shortest(
+        lambda: out.copy_(inputs),
+        lambda: torch.add(inputs, back, alpha=2, out=out),
+        repeats=9,
+        clock=time.process_time,
+    )
+    return 2 * size / copy, 3 * size / triad, 5.0 * size
+
+
+def arithmetic(length: int) -> float:
+    """Return the seconds of five products and sums for each state, in the cache."""
+    lam, inputs, back = (each.detach() for each in instance(128))
+    inputs, back, out = inputs.flatten(0, 1), back.flatten(0, 1), torch.empty_like(back).flatten(0, 1)
+    (taken,) = shortest(
+        lambda: torch.addcmul(inputs, lam, back, out=out), repeats=200, clock=time.process_time
+    )
+    return 5 * taken * BATCH * length / len(inputs)
 
 
 def peak(length: int) -> float:
@@ -96,39 +121,64 @@ def high_water() -> int:
 
 
 def rows() -> Iterator[Row]:
-    """Yield times, ratios, roofline and memory at each length."""
+    """Yield times, ratios, limits and memory at each length."""
     with one_thread():
         for length in LENGTHS:
             where = f"recurrence, T = {length}, batch {BATCH}, {STATES} states"
-            works = [passes(run, length) for run in (library("auto"), library("loop"), unbound_loop)]
-            auto, loop, unbound, floor = shortest(*works, copies(length), repeats=5, clock=time.process_time)
             part = min(length, QUADRATIC)
-            (user,) = shortest(passes(users_loop, part), repeats=1, clock=time.process_time)
+            (user,) = shortest(passes(users_loop, part), repeats=3, clock=time.process_time)
             user *= (length / part) ** 2
             grown = "" if part == length else f" (at T = {part}, times {(length // part) ** 2})"
-            moved = 5 * BATCH * length * STATES * 8
-            speed = bandwidth(length)
-            yield (
-                f"{where}: auto, forward and backward",
-                f"{1e3 * auto:.1f} ms",
-            )
+            works = [passes(run, length) for run in (library("auto"), library("loop"), unbound_loop)]
+            auto, loop, unbound, fresh = shortest(*works, copies(length), repeats=7, clock=time.process_time)
+            yield f"{where}: auto, forward and backward", f"{1e3 * auto:.1f} ms"
             yield f"{where}: autograd's loop{grown} over auto", f"{user / auto:.0f}x ({user:.2f} s)"
             yield f"{where}: the same, inputs unbound, over auto", f"{unbound / auto:.0f}x ({unbound:.2f} s)"
-            yield (
-                f"{where}: the library's loop over auto; over the floor",
-                f"{loop / auto:.1f}x; {loop / floor:.1f}x ({1e3 * loop:.1f} ms)",
-            )
-            yield (
-                f"{where}: floor (two fresh outputs copied); auto over it",
-                f"{1e3 * floor:.1f} ms; {auto / floor:.1f}x",
-            )
-            yield (
-                f"{where}: {moved / 1e6:.0f} MB at {speed / 1e9:.1f} GB/s; auto over it",
-                f"{1e3 * moved / speed:.1f} ms; {auto * speed / moved:.1f}x",
-            )
+            yield f"{where}: the library's loop over auto", f"{loop / auto:.1f}x ({1e3 * loop:.1f} ms)"
+            yield from limits(where, length, auto, loop)
+            yield f"{where}: fresh memory; auto over it", f"{1e3 * fresh:.1f} ms; {auto / fresh:.1f}x"
+            if sys.platform == "linux":
+                yield from in_kept_memory(where, length)
             if sys.platform == "linux" and length > 4096:  # below, the allocator's own stock hides it
                 with get_context("spawn").Pool(1) as pool:
                     yield f"{where}: peak memory", f"{pool.apply(peak, (length,)):.1f} inputs"
+
+
+def limits(where: str, length: int, auto: float, loop: float) -> Iterator[Row]:
+    """Yield the roofline and the time of the arithmetic, with what stands over them."""
+    copy, triad, moved = roofline(length)
+    least, sums = moved / max(copy, triad), arithmetic(length)
+    yield (
+        f"{where}: roofline, {moved / 1e6:.0f} MB at {copy / 1e9:.0f} (copy), {triad / 1e9:.0f} GB/s (triad)",
+        f"{1e3 * least:.2f} ms; auto {auto / least:.1f}x, library's loop {loop / least:.1f}x",
+    )
+    yield (
+        f"{where}: arithmetic alone, in the cache",
+        f"{1e3 * sums:.2f} ms; auto {auto / sums:.1f}x, library's loop {loop / sums:.1f}x",
+    )
+
+
+def in_kept_memory(where: str, length: int) -> Iterator[Row]:
+    """Yield the chosen path, the library's loop and the limits in a process that gives no memory back."""
+    code = f"import bench_recurrence as b; b.print_kept({where!r}, {length})"
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(
+        words, cwd=Path(__file__).parent, env=os.environ | KEEPS, capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines() if done.returncode == 0 else [f"{where}, kept memory\tFAILED"]
+    yield from ((label, value) for label, value in (line.split("\t") for line in lines))
+
+
+def print_kept(where: str, length: int) -> None:
+    """Print the rows of `in_kept_memory`."""
+    where += ", kept memory"
+    with one_thread():
+        works = [passes(library(method), length) for method in ("auto", "loop")]
+        auto, loop = shortest(*works, repeats=9, clock=time.process_time)
+        print(f"{where}: auto\t{1e3 * auto:.1f} ms")
+        print(f"{where}: the library's loop over auto\t{loop / auto:.1f}x ({1e3 * loop:.1f} ms)")
+        for label, value in limits(where, length, auto, loop):
+            print(f"{label}\t{value}")
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def test_both_commands_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert timings.main(["--lengths", "4", "8", "--batch", "1", "--states", "2", "--dirty"]) == 0
     table = results.load(timings.CHAPTER, "timings-cpu")
     assert table["seconds"].shape == table["memory"].shape == (3, 2)
+    assert table["step_seconds"].shape == table["step_megabytes"].shape == (len(timings.NETWORKS), 2)
 
 
 @pytest.mark.parametrize("method", timings.METHODS)
@@ -60,3 +61,20 @@ def test_one_path_is_measured(method: str) -> None:
     assert seconds > 0 and memory >= 0
     with pytest.raises(ValueError, match="repeats = 0"):
         timings.measure(method, 64, 1, 4, "cpu", repeats=0)
+
+
+@pytest.mark.parametrize("network", timings.NETWORKS)
+def test_a_whole_training_step_is_measured(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stepped = []
+    real = torch.optim.AdamW.step
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda *a, **k: stepped.append(1) or real(*a, **k))
+    seconds, memory = timings.measure_step(network, 64, 2, 3, 4, 1, "cpu", repeats=2)
+    assert seconds > 0 and memory >= 0 and len(stepped) == 3  # one before, two measured
+    with pytest.raises(ValueError, match="repeats = 0"):
+        timings.measure_step(network, 64, 2, 3, 4, 1, "cpu", repeats=0)
+
+
+def test_memory_is_not_that_of_the_process_which_started_the_measurement() -> None:
+    held = np.ones(60_000_000)  # 480 MB, in use while the child is started
+    _, memory = timings._alone(timings.measure, "scan", 4096, 4, 64, "cpu", 2)
+    assert 0.5 < memory < 4 and held[-1] == 1  # inputs of 8 MB

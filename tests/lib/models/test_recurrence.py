@@ -22,6 +22,7 @@ from learning_dynamics.models.recurrence import (
     SequenceModel,
     discretize,
     input_normalizer,
+    linear,
     linear_recurrence,
     parameter_groups,
     powers_of,
@@ -105,6 +106,42 @@ def test_complex64_stays_close_to_complex128(method: str) -> None:
     single = linear_recurrence(lam.to(torch.complex64), b.to(torch.complex64), method=method)
     assert single.dtype == torch.complex64
     assert (single - exact).abs().max() / exact.abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("backwards", (False, True))
+@pytest.mark.parametrize("slab", (1, 7, 60, 10**6))
+def test_slabs_of_any_size_are_the_recurrence(
+    slab: int, backwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "SLAB", slab)
+    for length in (1, 2, 3, 31, 32, 33, 100):
+        lam, b = instance(length, 5, 2)
+        turned = b.flip(-2) if backwards else b
+        wanted = linear_recurrence(lam, turned, method="loop")
+        found = linear._scan(lam, b, backwards)
+        torch.testing.assert_close(found, wanted.flip(-2) if backwards else wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_scan_rounds_no_more_than_twice_as_much_as_the_loop_near_the_circle() -> None:
+    g = torch.Generator().manual_seed(0)
+    for radius in (0.9, 0.999, 0.99999):
+        lam = torch.polar(torch.full((16,), radius), 6 * torch.rand(16, generator=g))
+        b = torch.randn(2, 5000, 16, dtype=torch.complex64, generator=g)
+        exact = linear_recurrence(lam.to(torch.complex128), b.to(torch.complex128), method="loop")
+        loop, scan = (
+            ((linear_recurrence(lam, b, method=m) - exact).abs().amax() / exact.abs().amax()).item()
+            for m in ("loop", "scan")
+        )
+        assert scan <= 2 * loop + 1e-7, (radius, scan, loop)
+
+
+def test_eigenvalues_outside_the_circle_and_zeros_first() -> None:
+    """A power that overflows would make the zeros in front not-a-number."""
+    lam, b = torch.tensor([1.1, 1.15]), torch.zeros(3000, 2)
+    b[2990:] = 1.0
+    loop, scan = (linear_recurrence(lam, b, method=m, stable=False) for m in ("loop", "scan"))
+    assert not (lam**1500).isfinite().any() and loop[-1].min() > 10
+    torch.testing.assert_close(scan, loop)
 
 
 def test_vmap_over_runs_is_a_batch_axis() -> None:

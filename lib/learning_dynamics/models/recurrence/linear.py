@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -17,7 +16,9 @@ METHODS = ("auto", "loop", "scan", "fft")
 SHORT = 32
 """Up to this length `auto` takes the loop."""
 SLAB = 2**18
-"""So many products at a time are summed for the gradient of the eigenvalues; more would leave the cache."""
+"""So many states are worked on at a time; more would leave the cache of a CPU."""
+SPAN = 2**10
+"""So many positions are summed by doubling at most; the powers of eigenvalues outside the circle would overflow."""
 
 
 def linear_recurrence(
@@ -30,13 +31,12 @@ def linear_recurrence(
 ) -> Tensor:
     r"""Return the states of the recurrence :math:`x_j=\lambda\odot x_{j-1}+b_j` for j = 0, ..., T - 1.
 
-    `loop` takes T steps one after the other. `scan` cuts the sequence into about :math:`\sqrt T` pieces, runs all
-    pieces side by side from zero, hands the last state from piece to piece and adds :math:`\lambda^{i+1}` times it:
-    twice the arithmetic of the loop in :math:`2\sqrt T` large steps instead of T small ones (a two-level form of the
-    parallel scan, Blelloch 1990). `fft` convolves with the powers of lambda (work T log T); its rounding is relative to
-    the largest state of the sequence. `auto` takes the loop up to T = 32 and else the scan. The backward pass is the
-    same recurrence run backwards with the conjugate eigenvalues, by the same method; it keeps the states and nothing
-    else.
+    `loop` takes T steps one after the other. `scan` adds up neighbours, then pairs of neighbours, and so on, and fills
+    the gaps on the way back: twice the arithmetic of the loop in :math:`2\log_2T` large steps instead of T small ones
+    (the parallel scan, Blelloch 1990), in slabs of at most 1,024 positions, which on a CPU stay in the cache. `fft`
+    convolves with the powers of lambda (work T log T); its rounding is relative to the largest state of the sequence.
+    `auto` takes the loop up to T = 32 and else the scan. The backward pass is the same recurrence run backwards with
+    the conjugate eigenvalues, by the same method; it keeps the states and nothing else.
 
     Half precision (float16, bfloat16) is computed in float32 and rounded at the end; autocast changes nothing. An input
     that is NaN or infinite spoils its own state from its own position on, and no other.
@@ -167,27 +167,51 @@ def _run(lam: Tensor, rows: Sequence[Tensor], backwards: bool) -> None:
 
 
 def _scan(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
-    x = b.clone(memory_format=torch.contiguous_format)
-    length = x.shape[-2]
-    size = math.isqrt(length)
-    pieces = length // size
-    powers = powers_of(lam, size + 1)[..., 1:, :]
-    rest = length - pieces * size
-    body = x[..., rest:, :] if backwards else x[..., : length - rest, :]
-    head = body.unflatten(-2, (pieces, size))
-    _run(lam[..., None, :], head.unbind(-2), backwards)  # inside all pieces at once
-    end = 0 if backwards else size - 1
-    _run(powers[..., -1, :], head[..., end, :].unbind(-2), backwards)  # the last states, from piece to piece
-    if pieces > 1 and size > 1:  # what each piece inherits
-        powers = powers[..., None, :-1, :]
-        if backwards:
-            head[..., :-1, 1:, :].addcmul_(powers.flip(-2), head[..., 1:, :1, :])
-        else:
-            head[..., 1:, :-1, :].addcmul_(powers, head[..., :-1, -1:, :])
-    if rest:
-        tail = x[..., : rest + 1, :] if backwards else x[..., length - rest - 1 :, :]
-        _run(lam, tail.unbind(-2), backwards)
+    """Sum up by doubling, in slabs, each of which is handed the last state of the one before."""
+    x = torch.empty_like(b, memory_format=torch.contiguous_format)
+    length = b.shape[-2]
+    together = min(length, SPAN)
+    if b.device.type == "cpu" and b.numel():
+        together = min(together, max(1, SLAB * length // b.numel()))
+    powers, power = [lam[..., None, :]], _in_double(lam)[..., None, :]  # lambda to the powers 1, 2, 4, ...
+    while 2 ** len(powers) < together:
+        power = power * power
+        powers.append(power.to(lam.dtype))
+    first, last = (-1, 0) if backwards else (0, -1)
+    slabs = list(zip(b.split(together, -2), x.split(together, -2), strict=True))
+    before = None
+    for given, slab in reversed(slabs) if backwards else slabs:
+        slab.copy_(given)
+        if before is not None:
+            slab[..., first, :].addcmul_(lam, before)
+        _double(powers, slab, backwards)
+        before = slab[..., last, :]
     return x
+
+
+def _double(powers: Sequence[Tensor], x: Tensor, backwards: bool) -> None:
+    """Run the recurrence in place, by 2 log2(T) steps in which every row is met about twice (Blelloch 1990).
+
+    On the way up, row 2^(k+1) m - 1 gets the sum over the 2^(k+1) inputs that end with it; on the way down, the rows
+    between are completed.
+    """
+    for k, power in enumerate(powers):
+        _add_rows(power, x, 2 * 2**k - 1, 2**k, backwards)
+    for k, power in reversed(list(enumerate(powers))):
+        _add_rows(power, x, 3 * 2**k - 1, 2**k, backwards)
+
+
+def _add_rows(power: Tensor, x: Tensor, first: int, step: int, backwards: bool) -> None:
+    """Add to row `first`, and to every (2 step)-th after it, the power times the row that is `step` before it."""
+    length = x.shape[-2]
+    rows = range(first, length, 2 * step)
+    if not rows:
+        return
+    low, high, shift = rows[0], rows[-1], -step
+    if backwards:
+        low, high, shift = length - 1 - high, length - 1 - low, step
+    earlier = x[..., low + shift : high + shift + 1 : 2 * step, :]
+    x[..., low : high + 1 : 2 * step, :].addcmul_(power, earlier)
 
 
 def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
@@ -198,7 +222,7 @@ def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
             f"eigenvalues reach |lambda| = {float(radius.max()):.6g}; allowed: below 1 (or another method than fft)"
         )
     length = b.shape[-2]
-    kernel = powers_of(lam, length)
+    kernel = powers_of(_in_double(lam), length).to(lam.dtype)
     turned = b.flip(-2) if backwards else b
     if b.is_complex():
         spectrum = torch.fft.fft(kernel, 2 * length, dim=-2) * torch.fft.fft(turned, 2 * length, dim=-2)
@@ -209,6 +233,11 @@ def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
     if not bool(torch.isfinite(x).all()):
         return _scan(lam, b, backwards)
     return x.flip(-2) if backwards else x
+
+
+def _in_double(lam: Tensor) -> Tensor:
+    """Return eigenvalues in double precision where there is one, since each squaring doubles the relative error."""
+    return lam if lam.device.type == "mps" else lam.to(torch.promote_types(lam.dtype, torch.float64))
 
 
 def powers_of(eigenvalues: Tensor, count: int) -> Tensor:
