@@ -480,6 +480,17 @@ def test_rounding_may_differ_between_machines_but_not_in_kind(ledger: Ledger) ->
         assert (read.differences([other], [fresh]) == []) is agrees, worst
 
 
+def test_a_tolerance_of_rounding_may_move_by_a_hundredth(ledger: Ledger) -> None:
+    """It holds a computed condition number, which other kernels move; a bound that the page states may not move."""
+    fresh = example(ledger)
+    assert fresh["criterion"]["rounding"]
+    for factor, agrees in [(1 + 5e-3, True), (1.02, False), (0.5, False)]:
+        other = json.loads(json.dumps(fresh))
+        other["noise"] *= factor
+        other["criterion"]["bound"] *= factor
+        assert (read.differences([other], [fresh]) == []) is agrees, factor
+
+
 @given(st.floats(-1e6, 1e6), st.floats(1e-12, 1e-3))
 def test_close_is_symmetric_and_reflexive(x: float, rtol: float) -> None:
     y = x * (1 + 3 * rtol)
