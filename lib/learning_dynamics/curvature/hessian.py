@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning_dynamics.curvature.linearization import require_equal_forms
+from learning_dynamics.curvature.linearization import Linearization, require_equal_forms
 from learning_dynamics.curvature.loss_matrix import LossMatrix
-from learning_dynamics.curvature.network import Inputs, plainly
+from learning_dynamics.curvature.network import plainly
 
 
 class Hessian(LossMatrix):
@@ -19,44 +19,31 @@ class Hessian(LossMatrix):
     networks the second derivative of the activation counts as zero.
     """
 
-    _keeps_linearization = False
-
     def _make(self) -> None:
         self._require_symmetric()
-        everything = slice(0, len(self.outputs))
-        first = next(self._data.parts())[1]
-        self._kept = None if self._data.in_batches else self._second_derivative(everything, first)
+        rows, part = next(self._data.batches())
+        self._kept = None if self._data.in_batches else self._second_derivative(rows, part)
 
     def _require_symmetric(self) -> None:
         """Try the products of a few samples on random vectors: some of torch's second derivatives are wrong."""
-        few, theta = self._data.few(), self._data.network.theta
-        rows = slice(0, len(self._data.evaluate(theta, few)))
+        theta, few = self._data.network.theta, self._data.linearize(self._data.few())
+        product = self._second_derivative(slice(0, len(few.outputs)), few)
+        random = torch.Generator().manual_seed(0)
+        V = torch.randn(3, len(theta), generator=random, dtype=theta.dtype).to(theta)
         with plainly(theta.device):
-            product = self._second_derivative(rows, few)
-            random = torch.Generator().manual_seed(0)
-            V = torch.randn(3, len(theta), generator=random, dtype=torch.float64).to(theta)
-            with torch.no_grad():
-                H = torch.stack([product(v)[0] for v in V])
+            H = torch.stack([product(v) for v in V])
         forms, sizes = V @ H.T, torch.linalg.vector_norm(H, dim=1)
         for i, j in ((0, 1), (0, 2), (1, 2)):
             require_equal_forms(forms[i, j], forms[j, i], sizes[i] + sizes[j])
 
-    def _second_derivative(self, rows: slice, part: Inputs) -> Callable[[Tensor], tuple[Tensor]]:
+    def _second_derivative(self, rows: slice, part: Linearization) -> Callable[[Tensor], Tensor]:
         """Return the function that multiplies by the Hessian of these rows' part of the loss."""
-
-        def loss(theta: Tensor) -> Tensor:
-            return self._terms.losses(self._data.evaluate(theta, part), rows).sum() / self._terms.divisor
-
-        with plainly(self.device), torch.enable_grad():
-            return torch.func.vjp(torch.func.grad(loss), self._data.network.theta)[1]
+        return part.second_derivative(lambda f: self._terms.losses(f, rows).sum() / self._terms.divisor)
 
     def _times(self, v: Tensor) -> Tensor:
         if self._kept is not None:
-            with torch.no_grad():
-                return self._kept(v)[0]
+            return self._kept(v)
         total = torch.zeros_like(v)
-        for rows, part in self._data.parts():
-            product = self._second_derivative(rows, part)
-            with torch.no_grad():
-                total = total + product(v)[0]
+        for rows, part in self._data.batches():
+            total = total + self._second_derivative(rows, part)(v)
         return total

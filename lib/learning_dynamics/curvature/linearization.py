@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import vjp, vmap
 from torch.utils.data import DataLoader
 
@@ -30,7 +31,8 @@ class Linearization:
 
     The transpose is one backward pass through the kept graph. It is linear in its argument, so that its own
     transpose, :math:`J v`, is again one backward pass: reverse mode twice, which needs no forward mode and no
-    forward pass (Townsend 2017, "A new trick for calculating Jacobian vector products").
+    forward pass (Townsend 2017, "A new trick for calculating Jacobian vector products"). One forward pass makes
+    the graph; what the second reverse mode needs is made by the first product that asks for it.
 
     Attributes:
         outputs: `(n, d_y)`.
@@ -38,19 +40,40 @@ class Linearization:
 
     def __init__(self, function: Callable[[Tensor], Tensor], theta: Tensor) -> None:
         with plainly(theta.device), torch.enable_grad():
-            self.outputs, self._pull = vjp(function, theta)[:2]
-            zeros = torch.zeros_like(self.outputs)
-            self._push = vjp(lambda u: self._pull(u)[0], zeros)[1]
+            self._theta = nn.Parameter(theta.detach())  # which may be made inside vmap too
+            found = function(self._theta)
+            # outputs that no parameter enters have a derivative too, zero
+            self._graph = found if found.requires_grad else found + 0 * self._theta[:1]
+        self.outputs = self._graph.detach()
 
     def push(self, v: Tensor) -> Tensor:
         """Return J v `(n, d_y)` for v `(d)`."""
-        with torch.no_grad():
-            return self._push(v)[0]
+        zeros, pulled = self._transpose
+        return _backward(pulled, zeros, v)
 
     def pull(self, u: Tensor) -> Tensor:
         """Return J^T u `(d)` for u `(n, d_y)`."""
-        with torch.no_grad():
-            return self._pull(u)[0]
+        return _backward(self._graph, self._theta, u)
+
+    def second_derivative(self, loss: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """Return the function that multiplies a vector `(d)` by the Hessian of `loss(outputs) -> ()`."""
+        with plainly(self._theta.device), torch.enable_grad():
+            gradient = _backward(loss(self._graph), self._theta, create_graph=True)
+        return lambda v: _backward(gradient, self._theta, v)
+
+    @cached_property
+    def _transpose(self) -> tuple[Tensor, Tensor]:
+        """A zero u and J^T u with its graph."""
+        with plainly(self._theta.device), torch.enable_grad():
+            zeros = torch.zeros_like(self.outputs, requires_grad=True)
+            return zeros, _backward(self._graph, self._theta, zeros, create_graph=True)
+
+
+def _backward(value: Tensor, at: Tensor, along: Tensor | None = None, create_graph: bool = False) -> Tensor:
+    """Return the derivative of `value` along a direction of its shape with respect to `at`, keeping the graph."""
+    return torch.autograd.grad(
+        value, at, along, retain_graph=True, create_graph=create_graph, materialize_grads=True
+    )[0]
 
 
 class LinearizedData:
@@ -91,7 +114,7 @@ class LinearizedData:
             alone = self._probe()
             self._kept = None
             if linearize and not self.in_batches:
-                self._kept = self._linearize(self._parts[0])
+                self._kept = self.linearize(self._parts[0])
                 outputs = [self._kept.outputs.reshape(count(self._parts[0]), *alone.shape[1:])]
             else:
                 with torch.no_grad():
@@ -121,7 +144,7 @@ class LinearizedData:
             yield self._rows[0], self._kept
             return
         for rows, part in self.parts():
-            yield rows, self._linearize(part)
+            yield rows, self.linearize(part)
 
     def parts(self) -> Iterator[tuple[slice, Inputs]]:
         """Yield the rows of each batch and its inputs."""
@@ -199,7 +222,8 @@ class LinearizedData:
     def _raw(self, theta: Tensor, part: Inputs) -> Tensor:
         return self.network.outputs(theta, _clone(part) if self._mutates else part)
 
-    def _linearize(self, part: Inputs) -> Linearization:
+    def linearize(self, part: Inputs) -> Linearization:
+        """Return the linearization on a batch, or on a part of one."""
         return Linearization(lambda theta: self.evaluate(theta, part), self.network.theta)
 
     def _leading_of_batches(self) -> list[tuple[int, ...]]:
@@ -227,15 +251,15 @@ class LinearizedData:
         if not torch.isfinite(outputs).all():
             return outputs  # refused with its name later
         try:
-            self._require_connected(outputs)
-            few = self.few()
-            part = self._linearize(few)
+            part = self.linearize(self.few())
             random = torch.Generator().manual_seed(0)
             for _ in range(2):
-                u = torch.randn(part.outputs.shape, generator=random, dtype=torch.float64).to(outputs)
-                v = torch.randn(len(theta), generator=random, dtype=torch.float64).to(outputs)
+                u = torch.randn(part.outputs.shape, generator=random, dtype=theta.dtype).to(theta)
+                v = torch.randn(len(theta), generator=random, dtype=theta.dtype).to(theta)
                 pulled, pushed = part.pull(u), part.push(v)
                 require_equal_forms(u.flatten() @ pushed.flatten(), pulled @ v, pushed.norm() + pulled.norm())
+            if any(not pulled[at].any() for at in self.network.blocks.values()):
+                self._require_connected(outputs)
         except (RuntimeError, NotImplementedError) as error:
             reason = str(error).split("\n")[0].split(". ")[0]
             raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -15,8 +14,6 @@ from learning_dynamics.curvature.torch_losses import Loss, as_terms, require_las
 
 class LossMatrix(SymmetricOperator):
     """A matrix `(d, d)` of the mean loss over the samples; a subclass says which in `_make`."""
-
-    _keeps_linearization: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -59,9 +56,7 @@ class LossMatrix(SymmetricOperator):
         self, model: Model, inputs: Data, parameters: Parameters | None, batch_size: int | None
     ) -> None:
         """Set the data and what every operator has."""
-        self._data = LinearizedData(
-            model, inputs, parameters, batch_size, linearize=self._keeps_linearization
-        )
+        self._data = LinearizedData(model, inputs, parameters, batch_size)
         theta = self._data.network.theta
         super().__init__(
             (len(theta), len(theta)), theta, self._data.batch_size, self._data.network.one_by_one
