@@ -128,6 +128,7 @@ class Fisher(OutputCurvature):
     n * samples.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: Model,

@@ -40,7 +40,7 @@ class Linearization:
 
     def __init__(self, function: Callable[[Tensor], Tensor], theta: Tensor) -> None:
         with plainly(theta.device), torch.enable_grad():
-            self._theta = nn.Parameter(theta.detach())  # which may be made inside vmap too
+            self._theta = nn.Parameter(theta.detach())  # vmap forbids requires_grad_
             found = function(self._theta)
             # outputs that no parameter enters have a derivative too, zero
             self._graph = found if found.requires_grad else found + 0 * self._theta[:1]
@@ -94,6 +94,7 @@ class LinearizedData:
         in_batches: whether products make their linearizations anew.
     """
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: Model,

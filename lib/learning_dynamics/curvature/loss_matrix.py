@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+import torch
 from torch import Tensor
 
 from learning_dynamics.curvature.linear_operator import SymmetricOperator
@@ -15,6 +16,7 @@ from learning_dynamics.curvature.torch_losses import Loss, as_terms, require_las
 class LossMatrix(SymmetricOperator):
     """A matrix `(d, d)` of the mean loss over the samples; a subclass says which in `_make`."""
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         model: Model,

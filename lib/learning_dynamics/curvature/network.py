@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from learning_dynamics._internal.arguments import require_finite
+from learning_dynamics.curvature.layers import faster
 
 Formula = tuple[Callable[[Tensor, Tensor], Tensor], Tensor]
 """A pair `(f, theta)`: `f(theta (d), x) -> (d_y)` for one input x, and the parameters `(d)` to stand at."""
@@ -27,7 +27,6 @@ Parameters = Iterable[Tensor | str]
 """Some parameters of a module: the tensors themselves, or their names as in `named_parameters()`."""
 
 _DTYPES = (torch.float32, torch.float64)
-_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
 
@@ -176,9 +175,7 @@ def _from_module(model: nn.Module, parameters: Parameters | None) -> Network:
 
 def _own(module: nn.Module) -> dict[str, Any]:
     """Return a copy of what a module holds: its flags, numbers and the tables of its tensors and children."""
-    held = dict(vars(module))
-    if type(module) in _BATCH_NORMS and not module.training and module.running_mean is not None:
-        held.setdefault("forward", partial(_normalize, module))
+    held = faster(module) | vars(module)
     return held | {key: dict(held[key]) for key in ("_parameters", "_buffers", "_modules")}
 
 
@@ -193,21 +190,6 @@ def _as_it_was(pinned: list[tuple[nn.Module, dict[str, Any]]]) -> Iterator[None]
     finally:
         for (module, _), held in zip(pinned, now, strict=True):
             object.__setattr__(module, "__dict__", held)
-
-
-def _normalize(module: nn.modules.batchnorm._BatchNorm, x: Tensor) -> Tensor:
-    """Return batch normalization by the running moments, as an affine map of each channel.
-
-    Torch's own second derivative of it takes ten passes over the data, more than the convolutions beside it.
-    """
-    module._check_input_dim(x)
-    assert module.running_mean is not None and module.running_var is not None
-    shape = (-1, *(1,) * (x.ndim - 2))
-    centred = x - module.running_mean.reshape(shape)
-    scale = (module.running_var + module.eps).rsqrt()
-    if not module.affine:
-        return centred * scale.reshape(shape)
-    return torch.addcmul(module.bias.reshape(shape), centred, (module.weight * scale).reshape(shape))
 
 
 def _require_plain_module(model: nn.Module) -> None:
