@@ -20,7 +20,12 @@ def faster(module: nn.Module) -> dict[str, Callable[..., Tensor]]:
     Args:
         module: any module; only torch's own convolutions and batch normalizations in eval mode are changed.
     """
-    if type(module) in _BATCH_NORMS and not module.training and module.running_mean is not None:
+    if (
+        type(module) in _BATCH_NORMS
+        and not module.training
+        and module.running_mean is not None
+        and (module.weight is None) == (module.bias is None)
+    ):
         return {"forward": partial(_normalize, module)}
     if (
         type(module) in _CONVOLUTIONS
@@ -40,7 +45,7 @@ def _normalize(module: Any, x: Tensor) -> Tensor:
     shape = (-1, *(1,) * (x.ndim - 2))
     centred = x - module.running_mean.reshape(shape)
     scale = (module.running_var + module.eps).rsqrt()
-    if not module.affine:
+    if module.weight is None:
         return centred * scale.reshape(shape)
     return (centred * (module.weight * scale).reshape(shape)).add_(module.bias.reshape(shape))
 
@@ -109,7 +114,8 @@ class _Pull(torch.autograd.Function):
     """The derivatives of a convolution along g.
 
     Torch's own second derivative makes those with respect to x and the weight even where only the one with
-    respect to g is asked for, as in a product with a Jacobian, and makes them slowly.
+    respect to g is asked for, as in a product with a Jacobian, and makes them slowly. Along g = 0, where a
+    linearization makes its graph, there is nothing to compute.
     """
 
     @staticmethod
@@ -119,7 +125,10 @@ class _Pull(torch.autograd.Function):
         ctx.save_for_backward(g, x, weight)
         ctx.settings = settings
         ctx.set_materialize_grads(False)
-        return settings.backward(g, x, weight, mask)
+        if torch.count_nonzero(g):
+            return settings.backward(g, x, weight, mask)
+        zeros = (torch.zeros_like(x), torch.zeros_like(weight), weight.new_zeros(len(weight)))
+        return tuple(zero if wanted else None for zero, wanted in zip(zeros, mask, strict=True))
 
     @staticmethod
     @once_differentiable
