@@ -101,3 +101,13 @@ def test_bad_arguments():
         problems(0, rank=5)
     with pytest.raises(ValueError, match="generators"):
         gaussian_sensing(3, 2, 1, [])
+
+
+def test_measurements_are_symmetric_parts_of_standard_gaussian_matrices():
+    sensing, _ = gaussian_sensing(4000, 4, 1, [torch.Generator().manual_seed(0)])
+    X = sensing.measurements[0]
+    off = ~torch.eye(4, dtype=torch.bool)
+    torch.testing.assert_close(
+        X.diagonal(dim1=-2, dim2=-1).square().mean(), X.new_tensor(1.0), rtol=0.05, atol=0
+    )
+    torch.testing.assert_close(X[:, off].square().mean(), X.new_tensor(0.5), rtol=0.05, atol=0)
