@@ -1,5 +1,5 @@
-// Habits of every page: a line whose formula is wider than the line scrolls; folds of the left column have names; a theorem
-// has a link to itself and a citation to copy; on paper everything is open and light.
+// Habits of every page: a line whose formula is wider than the line scrolls, and the keyboard reaches what scrolls; folds of
+// the left column have names; a theorem has a link to itself and a citation to copy; on paper everything is open and light.
 (() => {
   const lineOf = (node) => {
     let line = node.parentElement;
@@ -16,6 +16,25 @@
       lines.set(line, lines.get(line) || wide);
     }
     for (const [line, wide] of lines) line.classList.toggle("ld-wide", wide);
+    reach(scope);
+  };
+  // What scrolls sideways and holds nothing that the tab key stops at is a stop itself and says what it is; nothing else is.
+  const SCROLLS = {
+    "div.math": "Wide formula", ".ld-wide": "Line with a wide formula", "pre": "Wide code or output", ".output": "Wide output",
+    "table, .pst-scrollable-table-container": "Wide table",
+  };
+  const reach = (scope) => {
+    for (const [what, words] of Object.entries(SCROLLS)) for (const node of scope.querySelectorAll(what)) {
+      const scrolls = node.scrollWidth > node.clientWidth + 1 && ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
+      const stop = scrolls && !node.querySelector("a[href], button, summary, input, [tabindex='0']");
+      if (!stop && !("scrolls" in node.dataset)) continue;
+      const named = ["DIV", "P", "PRE"].includes(node.tagName);  // an entry of a list or table keeps its own role
+      const values = { "data-scrolls": "", tabindex: "0", ...(named && { role: "group", "aria-label": `${words}, scrolls sideways` }) };
+      for (const [name, value] of Object.entries(values)) {
+        if (stop) node.setAttribute(name, value);
+        else node.removeAttribute(name);
+      }
+    }
   };
   const citable = (box) => {
     const title = box.querySelector(":scope > .admonition-title");
@@ -42,8 +61,7 @@
       fold.setAttribute("aria-label", `Chapters of ${title}`);
     }
     for (const box of document.querySelectorAll("article div.proof[id]")) citable(box);
-    const jax = window.MathJax?.startup?.promise;
-    if (!jax) return;
+    const jax = window.MathJax?.startup?.promise || Promise.resolve();
     jax.then(() => {
       fit(article());
       article().addEventListener("toggle", (event) => { if (event.target.open) fit(event.target); }, true);

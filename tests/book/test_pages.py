@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
+import access
 import pytest
 from browsing import CHAPTERS, CONFIG, PAGES, Bench, everything_unfolded, needs_chromium
 from conftest import ROOT
@@ -427,6 +428,18 @@ def test_page_is_legible(theme: str, visit: tuple[Any, list[str]]) -> None:
     everything_unfolded(page, theme)
     assert page.get_attribute("html", "data-theme") == theme
     assert page.evaluate(LEGIBLE) == []
+    assert complaints == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_axe_finds_nothing(width: int, theme: str, visit: tuple[Any, list[str]]) -> None:
+    """All rules of WCAG 2 A and AA at each width; the colours, which alone hang on the theme, in every setting."""
+    if reason := access.missing():
+        pytest.skip(reason)
+    page, complaints = visit
+    everything_unfolded(page, theme, width=width)
+    assert access.faults(page, contrast=theme == "dark") == []
     assert complaints == []
 
 
