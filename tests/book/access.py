@@ -19,26 +19,28 @@ LEVELS = ["wcag2a", "wcag2aa"]
 # What stems from the theme and cannot be mended here: (rule, part of the selector, reason).
 LEFT: tuple[tuple[str, str, str], ...] = ()
 
-# Formulas and all code blocks but the first become plain boxes of the same size while axe looks, and long tables lose
-# their tail: else it would spend a quarter of an hour on thousands of like pieces. `test_page_is_legible` measures the
-# contrast of every piece, and a test of its own sees that no formula is a stop of the tab key.
-LOOK = """async ({ rules, contrast }) => {
+# While axe looks, formulas become plain boxes of the same size, code and signatures but the first become plain text,
+# and long tables lose their tail: else it would spend a quarter of an hour on thousands of like pieces. The contrast of
+# every piece is measured by `test_page_is_legible`; a test of its own sees that no formula is a stop of the tab key.
+LOOK = """async (rules) => {
   const kept = [];
   const swap = (node, ...inside) => { kept.push([node, [...node.childNodes]]); node.replaceChildren(...inside); };
   const boxes = [...document.querySelectorAll("mjx-container")].map((node) => [node, node.getBoundingClientRect()]);
+  const looks = boxes.map(([node]) => [node, node.style.cssText]);
   for (const [node, { width, height }] of boxes) {
-    const box = document.createElement("span");
-    box.style.cssText = `display: inline-block; width: ${width}px; height: ${height}px; overflow: hidden`;
-    box.textContent = "x";
-    swap(node, box);
+    node.style.cssText += `; display: inline-block; width: ${width}px; height: ${height}px; overflow: hidden`;
+    swap(node, "x");
   }
-  for (const node of [...document.querySelectorAll(".highlight pre")].slice(1)) swap(node, node.textContent);
+  const size = (node) => node.childNodes.length;
+  const code = [...document.querySelectorAll(".highlight pre")].sort((a, b) => size(a) - size(b));
+  for (const node of code.slice(1)) swap(node, node.textContent);
+  for (const node of [...document.querySelectorAll(".sig")].slice(5)) swap(node, node.textContent);
   for (const body of document.querySelectorAll("tbody")) {
     if (body.rows.length > 20) swap(body, ...[...body.rows].slice(0, 20));
   }
-  const runOnly = contrast ? { type: "rule", values: ["color-contrast"] } : rules;
-  const { violations } = await axe.run(document, { runOnly, resultTypes: ["violations"], preload: false });
+  const { violations } = await axe.run(document, { runOnly: rules, resultTypes: ["violations"], preload: false });
   for (const [node, inside] of kept.reverse()) node.replaceChildren(...inside);
+  for (const [node, look] of looks) node.style.cssText = look;
   return violations.flatMap(({ id, nodes }) => nodes.map(({ target, html }) => (
     { id, target: target.flat().join(" "), html: html.slice(0, 200) })));
 }"""
@@ -57,16 +59,11 @@ def missing() -> str:
     return "" if SCRIPT.is_file() else f"no axe-core: `npm ci` in tests/book/axe says {done.stderr[-300:]}"
 
 
-def faults(page: Any, *, contrast: bool = False) -> list[dict[str, str]]:
-    """Return what axe finds on an open page beyond what is left to the theme.
-
-    Args:
-        page: A page of Playwright's.
-        contrast: Look at the contrast of colours only.
-    """
+def faults(page: Any) -> list[dict[str, str]]:
+    """Return what axe finds on an open page of Playwright's beyond what is left to the theme."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(SCRIPT.read_text(encoding="utf-8"))
-    found = page.evaluate(LOOK, {"rules": LEVELS, "contrast": contrast})
+    found = page.evaluate(LOOK, LEVELS)
     return [
         each
         for each in found

@@ -1,0 +1,295 @@
+"""The numbers offered below a figure are the numbers that the figure shows.
+
+A notebook keeps a digest of every artist of a figure, and the columns of the CSV. A digest is made of the columns, as
+the axes scale them, and looked for among the digests of the figure's lines and points: then the CSV holds what was
+drawn. Where that cannot be, `OTHERWISE` says why; a column that is listed there and is found is an error too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.markers import MarkerStyle
+
+from chapter import ROOT
+from learning_dynamics._internal.drawing import digest
+from learning_dynamics.figures import MARKERS
+from learning_dynamics.ledger import read
+
+CHAPTERS = read.chapters(ROOT)
+SCALES = ("linear", "log", "symlog", "logit")
+ROUNDED = 3e-6  # six significant digits are kept
+PERCENT = 100.0
+
+THINNED = "the CSV keeps only some of the points of a line"
+STATISTIC = "the picture shows geometric means, the CSV plain means or medians of the same runs"
+UNITS = "the picture shows a ratio, an inverse or a multiple of the columns"
+KIND = "the picture shows the numbers as bars, a map, error bars, or one artist a point"
+SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
+LEFT_OUT = "the CSV holds runs that the picture leaves out"
+OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
+    ("adaptivity/gauss_newton_steps", "fig-gauss-newton-steps-decades"): (
+        THINNED,
+        ("eta_max", "gap_minimum_positive", "gap_minimum_zero", "gradient_descent"),
+    ),
+    ("adaptivity/polyak_steps", "fig-polyak-steps-true"): (
+        STATISTIC,
+        (
+            "a1a_far_adagrad_norm",
+            "a1a_far_adam",
+            "a1a_far_amsgrad",
+            "a1a_far_decsps",
+            "a1a_far_sgd",
+            "a1a_zero_adagrad_norm",
+            "a1a_zero_adam",
+            "a1a_zero_amsgrad",
+            "a1a_zero_decsps",
+            "a1a_zero_sgd",
+            "breast_cancer_far_adagrad_norm",
+            "breast_cancer_far_adam",
+            "breast_cancer_far_amsgrad",
+            "breast_cancer_far_decsps",
+            "breast_cancer_far_sgd",
+            "breast_cancer_zero_adagrad_norm",
+            "breast_cancer_zero_adam",
+            "breast_cancer_zero_amsgrad",
+            "breast_cancer_zero_decsps",
+            "breast_cancer_zero_sgd",
+            "step",
+        ),
+    ),
+    ("curvature/convergence_speed", "fig-convergence-speed-offset"): (
+        THINNED,
+        ("offset_10", "offset_10_short_steps"),
+    ),
+    ("curvature/convergence_speed", "fig-convergence-speed-images"): (
+        UNITS,
+        ("frozen", "k", "prior_1", "prior_10"),
+    ),
+    ("curvature/damping", "fig-damping-network"): (STATISTIC, ("best_fixed", "rule", "step")),
+    ("curvature/empirical_fisher", "fig-empirical-fisher-training"): (
+        STATISTIC,
+        ("cosine", "distance", "step", "trace_ratio_fresh", "trace_ratio_training"),
+    ),
+    ("curvature/empirical_fisher", "fig-empirical-fisher-slopes"): (
+        KIND,
+        ("exponent", "high", "low", "schedule_power", "slope"),
+    ),
+    ("curvature/fisher_and_ggn", "fig-fisher-race"): (
+        SUMMARY,
+        ("Adam", "SGD", "empirical_Fisher", "heavy_ball", "natural_gradient"),
+    ),
+    ("curvature/fisher_and_ggn", "fig-fisher-distances"): (
+        STATISTIC,
+        ("hessian", "one_sampled_label", "softmax_in_network", "step"),
+    ),
+    ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-flow"): (
+        SUMMARY,
+        ("alpha", "half_scale", "worst_distance"),
+    ),
+    ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-uneven"): (
+        SUMMARY,
+        ("alpha", "even_best", "repaired_worst"),
+    ),
+    ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-generalization"): (STATISTIC, ("sparse",)),
+    ("implicit_bias/label_noise", "fig-label-noise-variance"): (
+        SUMMARY,
+        ("chain_formula", "diffusion_formula", "eta_h", "measured"),
+    ),
+    ("implicit_bias/label_noise", "fig-label-noise-imbalance"): (
+        THINNED,
+        ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
+    ),
+    ("implicit_bias/maximum_margin", "fig-maximum-margin-sandwich"): (
+        STATISTIC,
+        ("gap", "log_time", "smooth_gap"),
+    ),
+    ("implicit_bias/maximum_margin", "fig-maximum-margin-elsewhere"): (
+        KIND,
+        ("cubic_tail", "normalized", "sign", "squared"),
+    ),
+    ("implicit_bias/minimum_norm", "fig-minimum-norm-bet"): (
+        KIND,
+        ("announced_u", "announced_w", "end_u", "end_w", "optimizer"),
+    ),
+    ("implicit_bias/minimum_norm", "fig-minimum-norm-double-descent"): (UNITS, ("smallest_singular_value",)),
+    ("implicit_bias/sparse_recovery", "fig-sparse-recovery-window"): (
+        THINNED,
+        ("alpha_1em3", "alpha_1em5", "alpha_1em7", "alpha_1em9", "step"),
+    ),
+    ("implicit_bias/sparse_recovery", "fig-sparse-recovery-slope"): (
+        KIND,
+        ("measured", "predicted", "samples"),
+    ),
+    ("implicit_bias/sparse_recovery", "fig-sparse-recovery-phase"): (
+        KIND,
+        ("basis_pursuit", "descent_small_start", "ones", "samples"),
+    ),
+    ("momentum/gradient_memory", "fig-memory-digits"): (STATISTIC, ("capped", "nesterov", "sgd", "step")),
+    ("momentum/least_action", "descent-on-curves"): (THINNED, ("above", "below", "half", "step")),
+    ("momentum/least_action", "breast-cancer"): (THINNED, ("constant", "loss", "nesterov", "step", "uphill")),
+    ("momentum/momentum_shadowing", "fig-momentum-shadowing-steps"): (
+        STATISTIC,
+        ("gap_gd", "gap_hb", "gap_hb_corrected", "h"),
+    ),
+    ("noise/anticorrelated_noise", "fig-anti-exits"): (KIND, ("leaves_upwards",)),
+    ("noise/anticorrelated_noise", "fig-anti-beta"): (
+        SUMMARY,
+        ("law", "mean_z_sigma_010", "mean_z_sigma_014", "mean_z_sigma_020", "p"),
+    ),
+    ("noise/anticorrelated_noise", "fig-anti-lost"): (
+        UNITS,
+        ("eta_sigma2", "lost_p_2", "lost_p_30", "lost_p_5"),
+    ),
+    ("noise/anticorrelated_noise", "fig-anti-digits"): (
+        KIND,
+        (
+            "accuracy_descent",
+            "accuracy_differenced_1",
+            "accuracy_differenced_3",
+            "accuracy_plain_01",
+            "accuracy_weight_decay",
+            "start",
+            "trace_descent",
+            "trace_differenced_1",
+            "trace_differenced_3",
+            "trace_plain_01",
+            "trace_weight_decay",
+        ),
+    ),
+    ("parameterization/exploration_exploitation", "fig-exploration-exploitation-formula"): (
+        THINNED,
+        ("loss", "steps"),
+    ),
+    ("parameterization/value_learning", "fig-value-learning-rooms"): (
+        KIND,
+        ("cell", "drawn", "explicit", "explicit_with_a_bias", "implicit"),
+    ),
+    ("parameterization/value_learning", "fig-value-learning-offsets"): (
+        LEFT_OUT,
+        ("chain_implicit9", "chain_implicit975", "four_rooms_implicit975"),
+    ),
+    ("parameterization/value_learning", "fig-value-learning-offsets-car"): (
+        LEFT_OUT,
+        ("implicit9", "implicit975"),
+    ),
+    ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-angle"): (
+        UNITS,
+        (
+            "adam_cartesian",
+            "adam_cartesian_near",
+            "adam_polar",
+            "adam_polar_near",
+            "degrees",
+            "descent_cartesian",
+            "descent_polar",
+        ),
+    ),
+    ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-ladder"): (
+        SUMMARY,
+        ("acsf1_deviation", "listops_deviation", "pixel_mnist_deviation"),
+    ),
+}
+
+
+def tables(chapter: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield a chapter's CSVs, each with the record of the figure of its name, or else of the last one before it."""
+    figures: dict[str, dict[str, Any]] = {}
+    last: dict[str, Any] = {}
+    for cell in json.loads(read.notebook_path(ROOT, chapter).read_text(encoding="utf-8"))["cells"]:
+        name = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
+        for output in cell.get("outputs", []):
+            drawn = output.get("metadata", {}).get("image/png", {}).get(read.DRAWING_KEY)
+            if drawn:
+                last = figures[name] = drawn
+            table = output.get("metadata", {}).get(read.NUMBERS_KEY)
+            if table and set(table["columns"]) != {"row", "here"}:
+                yield table, figures.get(table["name"], last)
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two digests are of the same numbers, up to the digits that a CSV keeps."""
+    (count, holes, *sums), (count_too, holes_too, *sums_too) = one.split(), other.split()
+    size = max(float(sums[0]), float(sums_too[0]))
+    pairs = zip(sums, sums_too, strict=True)
+    return (count, holes) == (count_too, holes_too) and all(
+        abs(float(a) - float(b)) <= ROUNDED * size for a, b in pairs
+    )
+
+
+def scaled(values: np.ndarray, scale: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.log10(values) if scale == "log" else values
+
+
+def drawn_columns(table: dict[str, Any], figure: dict[str, Any]) -> set[str]:
+    """Return the columns that are the coordinates of a line or of scattered points of the figure."""
+    columns = {
+        name: np.array([float(value) for value in values]) for name, values in table["columns"].items()
+    }
+    rows = len(next(iter(columns.values())))
+    abscissas = columns | {"": np.arange(rows, dtype=float), " ": np.arange(1.0, rows + 1)}
+    found: set[str] = set()
+    for axes in figure.get("axes", []):
+        words = axes["words"]
+        pair = next((each for each in zip(words, words[1:], strict=False) if set(each) <= set(SCALES)), None)
+        if pair is None:
+            continue
+        artists = [text.rsplit(" | ", 1) for text in axes["artists"]]
+        lines = [numbers for kind, numbers in artists if kind.startswith("line")]
+        clouds = [numbers for kind, numbers in artists if kind.startswith("PathCollection")]
+        outlines = []
+        for marker in (*MARKERS, "x", "+", "*"):
+            style = MarkerStyle(marker)
+            outline = style.get_path().transformed(style.get_transform()).vertices
+            outlines.append(np.stack([scaled(outline[:, 0], pair[0]), scaled(outline[:, 1], pair[1])], -1))
+        for x, y in ((x, y) for x in abscissas for y in columns if x != y):
+            for factor in (1.0, PERCENT):
+                points = np.stack([scaled(abscissas[x], pair[0]), scaled(factor * columns[y], pair[1])], -1)
+                for shown in (points, points[np.isfinite(points).all(1)]):
+                    line = digest(shown)
+                    marks = [digest(np.concatenate([outline, points])) for outline in outlines if clouds]
+                    if any(same(line, each) for each in lines) or any(
+                        same(mark, each) for mark in marks for each in clouds
+                    ):
+                        found |= {x, y}
+    return found & set(columns)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_the_csv_holds_what_the_figure_shows(chapter: str) -> None:
+    wrong = {}
+    for table, figure in tables(chapter):
+        other = set(table["columns"]) - drawn_columns(table, figure)
+        listed = set(OTHERWISE.get((chapter, table["name"]), ("", ()))[1])
+        if other != listed:
+            wrong[table["name"]] = {
+                "not drawn": sorted(other - listed),
+                "drawn, yet listed": sorted(listed - other),
+            }
+    assert wrong == {}
+
+
+def test_what_is_listed_exists_and_has_a_reason() -> None:
+    known = {(chapter, table["name"]) for chapter in CHAPTERS for table, _ in tables(chapter)}
+    assert set(OTHERWISE) <= known
+    assert all(len(reason) > 20 and columns for reason, columns in OTHERWISE.values())
+
+
+def test_a_csv_of_other_numbers_is_noticed() -> None:
+    """The control: columns that are drawn, made larger by a thousandth, put in another order, or without a row."""
+    tried = 0
+    for table, figure in tables("implicit_bias/label_noise"):
+        drawn = drawn_columns(table, figure)
+        first, *others = table["columns"]
+        for name in set(others) & drawn:
+            values = [float(value) for value in table["columns"][name]]
+            for other in ([1.001 * value for value in values], values[::-1], [*values[:-1], float("nan")]):
+                changed = table | {"columns": {first: table["columns"][first], name: other}}
+                assert name not in drawn_columns(changed, figure), (table["name"], name)
+                tried += 1
+    assert tried >= 9
