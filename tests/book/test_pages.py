@@ -207,6 +207,22 @@ def test_first_use_of_a_word_leads_to_the_glossary_and_says_what_it_means(html: 
     assert len(used) > 30
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_link_to_a_statement_says_what_it_states(chapter: str, html: Path, page_of: Any) -> None:
+    """Also to an equation and to a figure; on hover, in plain signs."""
+    text = (html / f"chapters/{chapter}.html").read_text(encoding="utf-8")
+    body = text[text.index("<article") : text.index("</article>")]
+    goals = re.findall(r'<(?:div|figure) class="(?:proof |exercise |math |align)[^"]*" id="([^"]+)"', body)
+    links = [
+        (found[1], re.search(r'title="([^"]+)"', found[0]))
+        for found in re.findall(r'(<a class="reference internal" href="#([^"]+)"[^>]*>)', body)
+    ]
+    assert [goal for goal, title in links if goal in goals and title is None] == []
+    assert [
+        title[1] for _, title in links if title is not None and re.search(r"\\[A-Za-z]|\$", title[1])
+    ] == []
+
+
 def test_search_engines_find_a_description_of_every_page(html: Path) -> None:
     listed = (html / "sitemap.xml").read_text(encoding="utf-8")
     owner, name = CONFIG["repository"]["url"].removeprefix("https://github.com/").split("/")

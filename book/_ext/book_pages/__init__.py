@@ -1,9 +1,10 @@
 """The book's own Sphinx extension: what the committed notebooks and the library say, made into pages.
 
 Directives `scoreboard`, `scoreboard-strip`, `errata`, `gallery`, `moving-parts`; roles `chapter`, `part`, `colab`,
-`repository`; an anchor for every record of a chapter; entries for the site's search; the figures' numbers as CSV; the
-script of a moving part where one stands; punctuation bound to the formula before it; the site's address; first uses of
-the glossary's words; the library's reference, whose pages alone import the library beyond `ledger.read`.
+`repository`; an anchor for every record of a chapter; what the site's search finds; the figures' numbers as CSV; the
+script of a moving part where one stands; punctuation bound to the formula before it; the site's address; what a link
+leads to, on hover; first uses of the glossary's words; the library's reference, whose pages alone import the library
+beyond `ledger.read`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ PARTS = (
         "folds",
         "fresh",
         "gallery",
+        "hover",
         "lean",
         "links",
         "numbers",
@@ -35,4 +37,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the parts."""
     for part in PARTS:
         import_module(f"book_pages.{part}").setup(app)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

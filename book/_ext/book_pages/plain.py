@@ -40,6 +40,7 @@ _DROPPED = set(
     "displaystyle textstyle limits nolimits quad qquad rm".split()
 )
 _FACES = "mathrm|mathcal|mathbf|mathsf|mathtt|mathit|operatorname|text|textrm|textbf|boldsymbol|mathscr"
+_LINES = "equation|align|aligned|gather|gathered|split|multline|alignat|alignedat"
 _ACCENTS = {
     "hat": "\u0302", "bar": "\u0304", "tilde": "\u0303", "dot": "\u0307", "ddot": "\u0308",
     "underline": "\u0332", "overline": "\u0304", "widehat": "\u0302", "widetilde": "\u0303", "vec": "\u20d7",
@@ -56,7 +57,10 @@ def formula(tex: str) -> str:
     Args:
         tex: What stands between the dollars.
     """
-    text = tex.strip()
+    text = re.sub(rf"\\(?:begin|end)\{{(?:{_LINES})\*?\}}", "", tex).strip()
+    if text != tex.strip():  # several lines, aligned
+        text = re.sub(r"\\\\(?:\[[^]]*\])?", " ", text.replace("&", " "))
+    text = re.sub(r"\\(?:tag|label)\{[^}]*\}|\\notag", "", text)
     if "\\begin" in text or "\\\\" in text or "&" in text:
         return SKIPPED
     text = re.sub(r"\\[,;:! ]|~", " ", text)
@@ -138,6 +142,8 @@ def _pieces(node: nodes.Node) -> list[str]:
         ]
     if isinstance(node, nodes.Text):
         return [node.astext()]
+    if isinstance(node, addnodes.pending_xref) and not node.get("refexplicit"):  # its words are not known yet
+        return [SKIPPED]
     if hidden(node) or isinstance(node, nodes.raw | nodes.comment | nodes.system_message | addnodes.index):
         return []
     pieces = [piece for child in node.children for piece in _pieces(child)]

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from book_pages import hover, plain
+
 GLOSSARY = "book/glossary"
 PLACES = ("chapters/", "book/parts/")
 OUTSIDE = (nodes.reference, nodes.literal, nodes.title, nodes.caption, nodes.math, nodes.raw)
-LONGEST = 300  # characters of a meaning that are shown
 
 
 def meanings(app: Sphinx) -> dict[str, tuple[str, str]]:
@@ -21,25 +22,9 @@ def meanings(app: Sphinx) -> dict[str, tuple[str, str]]:
     found = {}
     for item in app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item):
         term = next(iter(item.findall(nodes.term)))
-        meaning = next(iter(item.findall(nodes.definition))).astext().replace("\n", " ")
-        found[term.astext()] = (term["ids"][0], plain(meaning))
+        meaning = plain.text(next(iter(item.findall(nodes.definition))))
+        found[term.astext()] = (term["ids"][0], hover.cut(meaning))
     return dict(sorted(found.items(), key=lambda each: -len(each[0])))
-
-
-def plain(text: str) -> str:
-    """Return a meaning without the commands of its formulas, cut at a word."""
-    for command, sign in (
-        ("nabla", "∇"),
-        ("theta", "θ"),
-        ("beta", "β"),
-        ("eta", "η"),
-        ("Phi", "Φ"),
-        ("mu", "μ"),
-    ):
-        text = text.replace(f"\\{command}", sign)
-    text = re.sub(r"\\(?:mathcal|mathrm|dot|langle|rangle|otimes|top|frac|mid|log)", "", text)
-    text = re.sub(r"[\\{}$]", "", text)
-    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " ..."
 
 
 def texts(doctree: nodes.document) -> Iterator[nodes.Text]:
