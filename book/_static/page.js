@@ -1,5 +1,5 @@
 // Habits of every page: a line whose formula is wider than the line scrolls, and the keyboard reaches what scrolls; folds of
-// the left column have names; a theorem has a link to itself and a citation to copy; on paper everything is open and light.
+// the left column have names; a wide figure keeps its words legible on a phone; a theorem has a link to itself and a citation to copy; on paper everything is open and light.
 (() => {
   const lineOf = (node) => {
     let line = node.parentElement;
@@ -21,7 +21,7 @@
   // What scrolls sideways and holds nothing that the tab key stops at is a stop itself and says what it is; nothing else is.
   const SCROLLS = {
     "div.math": "Wide formula", ".ld-wide": "Line with a wide formula", "pre": "Wide code or output", ".output": "Wide output",
-    "table, .pst-scrollable-table-container": "Wide table",
+    "table, .pst-scrollable-table-container": "Wide table", ".ld-frame": "Wide figure",
   };
   const reach = (scope) => {
     for (const [what, words] of Object.entries(SCROLLS)) for (const node of scope.querySelectorAll(what)) {
@@ -35,6 +35,15 @@
         else node.removeAttribute(name);
       }
     }
+  };
+  // Words on axes are 9.5 points at 130 dots an inch: at this share of a figure's size they have 7 pixels of the page.
+  const LEAST = 0.41;
+  const frame = (image) => {
+    const within = Object.assign(document.createElement("div"), { className: "ld-frame" });
+    image.replaceWith(within);
+    within.append(image);
+    image.style.minWidth = `${Math.ceil(LEAST * image.naturalWidth)}px`;
+    reach(within.parentElement);
   };
   const citable = (box) => {
     const title = box.querySelector(":scope > .admonition-title");
@@ -61,6 +70,10 @@
       fold.setAttribute("aria-label", `Chapters of ${title}`);
     }
     for (const box of document.querySelectorAll("article div.proof[id]")) citable(box);
+    for (const image of document.querySelectorAll("article .cell_output img[src$='.png']")) {
+      if (image.complete) frame(image);
+      else image.addEventListener("load", () => frame(image), { once: true });
+    }
     const jax = window.MathJax?.startup?.promise || Promise.resolve();
     jax.then(() => {
       fit(article());

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "book/_ext"))
 
 from book_pages import surface  # noqa: E402
 from book_pages.surface import LIBRARY, Module  # noqa: E402
+from learning_dynamics import figures  # noqa: E402
 from learning_dynamics.ledger import read  # noqa: E402
 from learning_dynamics.ledger.cards import anchor  # noqa: E402
 
@@ -32,6 +33,7 @@ MOST_CARDS = 8
 MOST_PAGE_BYTES = 1_500_000
 MOST_SITE_BYTES = 40_000_000
 TYPESET_SECONDS = 2.0
+SMALLEST_WORDS = 7.0  # pixels of the page, on the axes of a figure
 CONTRAST = 4.5
 CONTRAST_LARGE = 3.0
 
@@ -329,6 +331,24 @@ def test_page_fits_its_window_and_no_formula_is_cut(width: int, visit: tuple[Any
     page, complaints = visit
     everything_unfolded(page, "light", width=width)
     assert page.evaluate(WIDE) == {"width": width, "faults": []}
+    assert complaints == []
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [360, 390])
+def test_words_on_axes_are_legible_on_a_phone(width: int, visit: tuple[Any, list[str]]) -> None:
+    """Figures that would shrink too far scroll sideways."""
+    page, complaints = visit
+    everything_unfolded(page, "light", width=width)
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('article .cell_output img')].every((i) => i.complete)"
+    )
+    shares = page.evaluate(
+        "() => [...document.querySelectorAll('article .cell_output img')].filter((i) => i.naturalWidth)"
+        ".map((i) => i.clientWidth / i.naturalWidth)"
+    )
+    size = figures.STYLE["xtick.labelsize"] / 72 * figures.STYLE["savefig.dpi"]
+    assert [round(share * size, 2) for share in shares if share * size < SMALLEST_WORDS] == []
     assert complaints == []
 
 
