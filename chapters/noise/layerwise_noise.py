@@ -1103,9 +1103,7 @@ for m, sigma, way in itertools.product((m_grid[-1] * 10 // 3,), (0.05, 0.1), ("n
 
 
 # %%
-def lost(
-    m, at, starts=5, eta=0.1
-):  # share of runs lost in 10 m steps, for each ησ²λ₁(m + 2) of the list `at`
+def lost(m, at, starts=5, eta=0.1):  # share of runs lost in 10 m steps, for each ησ²λ₁(m + 2) in `at`
     source = run.generator("limit", index=m)
     sigma = (torch.tensor(at, **like) / (eta * (m + 2) * top)).sqrt().repeat_interleave(starts)[:, None]
     W = torch.randn(len(sigma), m, d_x, generator=source, **like) / math.sqrt(m * d_x)
@@ -1120,10 +1118,8 @@ def lost(
     return (~W.isfinite().all((-2, -1))).double().unflatten(0, (-1, starts)).mean(-1)
 
 
-limits = [0.5, 0.7, 0.85, 1.2, 1.4, 2.0]
-lost_at = torch.stack(
-    [lost(m, limits) for m in run.pick(smoke=(5,), book=(30, 100, 300), paper=(30, 100, 300))]
-)
+limits, limit_widths = [0.5, 0.7, 0.85, 1.2, 1.4, 2.0], run.pick(smoke=(5,), book=m_grid, paper=m_grid)
+lost_at = torch.stack([lost(m, limits) for m in limit_widths])
 
 
 def wrong_side(limit):  # share of lost runs below the limit, or of others beyond it, in every cell
