@@ -12,7 +12,7 @@
 # A network has far more parameters than there are points to fit, and yet training stops at a large error. Is it the data, the architecture or the step size? One would like a number that answers this while the run is going on.
 # In the example of this page a network with three layers of 300 units has 181,000 parameters and 100 points. On *two moons*, two interleaved half circles of points with one label each, gradient descent fits
 # them all; on points of a line labelled by the sign of a fast sine wave it gets stuck. A theorem proposes a number to look at: the Jacobian $J$ of the outputs with
-# respect to the parameters. If the vector of labels lies in the column space of $J$, the two are *aligned*.
+# respect to the parameters. If the vector of labels is a combination of the columns of $J$, the two are *aligned*.
 #
 # **Does alignment decide whether training succeeds?** At a point, yes: near a stationary point where the labels are
 # safely aligned, the loss must be near zero. **What breaks it**: "in the column space" is a question for exact arithmetic. With
@@ -72,23 +72,6 @@ like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 kept = {task: results.load(run.chapter, task) for task in (*alignment.TASKS, "random-small-step")}
 
 
-# %%
-def share_outside(J, y, tolerance):  # of the vector y, outside the columns of J that the tolerance keeps
-    U, sigma, _ = torch.linalg.svd(J, full_matrices=False)
-    U = U[:, sigma > tolerance * sigma[0]]
-    return (y - U @ (U.T @ y)).norm() / y.norm()
-
-
-line_J = torch.ones(2, 1, **like)  # f = θx at the inputs 1 and 1
-for labels in ((3.0, 3.0), (2.0, 1.0), (1.0, -1.0)):
-    labels = torch.tensor(labels, **like)
-    assert torch.isclose(
-        share_outside(line_J, labels, 1e-12), column_space.from_jacobian(line_J, labels).residual(1e-12)
-    )
-    print(labels.tolist(), f"{share_outside(line_J, labels, 1e-12):.2f}")
-
-
-# %%
 def stored(task, when, bits):  # labels in the singular basis of J, from the kept run of the first seed
     values, components = (
         torch.tensor(kept[task][f"{when}_{bits}_{part}"], **like) for part in ("values", "components")
@@ -108,7 +91,27 @@ for task in ("two-moons", "sine"):
         space = stored(task, "start", bits)
         curves[task, bits] = torch.stack([space.residual(tolerance.item()) for tolerance in dial])
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The same labels are aligned or not, as the tolerance says.** Untrained network of 300 units a layer: share of the label vector outside the columns of $J$ that the tolerance keeps. Solid: $J$ in 64 bits. Dotted vertical lines: two tolerances in common use for 32 bits; above the grey line we say *misaligned*. The right tolerance condemns both data sets, the left one tells them apart. What breaks it (dashed): $J$ computed in 32 bits; below its rounding errors every direction counts as a column, and any labels are aligned.", "name": "fig-data-architecture-alignment-dial"}, "image": {"alt": "Residual against tolerance on a logarithmic axis. The two-moons curve is small except at large tolerances. The sine curve stays near one at the usual tolerances and decreases slowly in 64 bits. Both dashed 32-bit curves drop to zero at a tolerance near one in ten million."}}
+# %% [markdown]
+# The *column space* $\operatorname{Col}J$ is the set of all $J\omega$. The function below measures which share of a vector lies outside of it. A computer has to say which columns count: those whose singular value exceeds a tolerance times the largest. The three label vectors of two points are those of the straight line in the first section.
+
+
+# %%
+def share_outside(J, y, tolerance):  # of the vector y, outside the columns of J that the tolerance keeps
+    U, sigma, _ = torch.linalg.svd(J, full_matrices=False)
+    U = U[:, sigma > tolerance * sigma[0]]
+    return (y - U @ (U.T @ y)).norm() / y.norm()
+
+
+line_J = torch.ones(2, 1, **like)  # f = θx at the inputs 1 and 1
+for labels in ((3.0, 3.0), (2.0, 1.0), (1.0, -1.0)):
+    labels = torch.tensor(labels, **like)
+    assert torch.isclose(
+        share_outside(line_J, labels, 1e-12), column_space.from_jacobian(line_J, labels).residual(1e-12)
+    )
+    print(labels.tolist(), f"{share_outside(line_J, labels, 1e-12):.2f}")
+
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The same labels are aligned or not, as the tolerance says.** Untrained network of 300 units a layer: share of the label vector outside the columns of $J$ that the tolerance keeps. Solid: $J$ in 64 bits. Dotted vertical lines: two tolerances in common use for 32 bits; above the grey line we say *misaligned*. The larger tolerance calls both data sets misaligned, the smaller one tells them apart. What breaks it (dashed): $J$ computed in 32 bits; below its rounding errors every direction counts as a column, and any labels are aligned.", "name": "fig-data-architecture-alignment-dial"}, "image": {"alt": "Share of the labels outside against tolerance on a logarithmic axis. The two-moons curve is small except at large tolerances. The sine curve stays near one at the usual tolerances and decreases slowly in 64 bits. Both dashed 32-bit curves drop to zero at a tolerance near one in ten million."}}
 fig, ax = figures.subplots(size=(5.8, 4.2))
 for task, color in (("two-moons", COLORS["blue"]), ("sine", COLORS["vermillion"])):
     ax.plot(dial, curves[task, "64"], color=color, marker="", label=task.replace("-", " "))
@@ -131,9 +134,8 @@ figures.numbers(
 )
 
 # %% [markdown]
-# This chapter studies the map $\theta\mapsto f$ and the matrix it puts in front of the gradient. With the outputs on
-# the data as $\beta$ and $J=\partial\beta/\partial\theta$, gradient flow moves them by
-# $\dot\beta=-JJ^\top\nabla_\beta\mathcal L$; a residual that is orthogonal to all columns of $J$ does not change. After this chapter you can
+# This chapter studies the map from the parameters $\theta$ to the outputs. Write $f_X$ for the outputs on all training inputs in one vector and $J=\partial f_X/\partial\theta$. Gradient flow $\dot\theta=-\nabla\mathcal L$ moves the outputs by
+# $\dot f_X=-JJ^\top\nabla_f\mathcal L$, where $\nabla_f$ is the gradient with respect to the outputs: what is orthogonal to all columns of $J$ does not change. After this chapter you can
 #
 # - say which networks have the structure that makes stationary points informative, and test a new one;
 # - bound the loss by the size of the gradient, and see from which number the bound is void;
@@ -385,7 +387,7 @@ ledger.check(
 # $$ (eq-data-architecture-alignment-key)
 #
 # For the squared loss and $y^\star=y$, $c=1$, the first term is zero. For the cross-entropies
-# $\mathcal L^\star(cy_\ell)$ is $\ln(1+e^{-c})$ or $\ln(1+(d_y-1)e^{-2c})$: it tends to zero as $c$ grows, and already at
+# $\mathcal L^\star(cy_\ell)$ is $\ln(1+e^{-c})$ or $\ln(1+(d_y-1)e^{-2c})$, since the prediction $c(2y-1)$ has the entry $c$ at the right class and $-c$ at the others: it tends to zero as $c$ grows, and already at
 # $c=1$ all samples are classified correctly. **So an aligned stationary point has the least possible loss.** No wide
 # layer, no full rank, no frozen features.
 #
@@ -512,8 +514,9 @@ ledger.check(
 # :::
 #
 # For the check, small $\tanh$ networks (21 parameters, eight points) are trained from several starts. $L$ is
-# fixed beforehand; that it is large enough is tested at every step, by the decrease of step 2. The update,
-# written out:
+# fixed beforehand; that it is large enough is tested at every step, by the decrease of step 2. The first cell has the update,
+# written out. The next ones run it and record, at every tenth step, what the bound needs (`along`: losses, gradients, $\lVert\theta_S\rVert$, $\lVert\hat\omega_1\rVert$ and $J$), evaluate best loss and bound for all prefixes of three sets of steps (`best_and_bound`), and add a second instance that comes near to its bound (`far_start`): one weight, one point, the logistic loss, and a start so
+# far on the wrong side that the gradient is constant for thousands of steps. The networks stay far below their bound; there it comes within a factor of ten.
 
 # %%
 rho = 0.5
@@ -630,9 +633,6 @@ def slacks(name, scales):
 
 
 # %% [markdown]
-# The networks stay far below their bound. So a second instance comes near to it: one weight, one point, the logistic loss, and a start so
-# far on the wrong side that the gradient is constant for thousands of steps. There the bound comes within a factor of ten.
-#
 # **Predict first.** The bound falls like $|\mathcal K|^{-1/2}$ as long as $\zeta_c$ does not grow. Does the loss itself
 # fall faster, slower, or at that rate?
 #
@@ -827,7 +827,11 @@ plt.show()
 # $1$ the weight $w_2$ shrinks to a third each time and is never zero. The loss tends to $\frac{16}{75}$, not to $\mathcal L^\star(y)=0$; but $\frac{16}{75}$ is the infimum, so the limit is a global minimum all the same. In the second, $f=wu$ with one point, $y=1$ and the start $w=-u=\frac12$ (exercise 1), $J=(u,w)$ is never zero, $y$ is
 # aligned at every step, and the loss tends to $1$ although its infimum is $0$: here the limit is no global minimum either.
 #
-# For the theorem itself we train wider networks on six points, two of which occur twice with the same label. Then $J$ has rank four only, $JJ^\top$ is singular, and the labels are aligned because equal points have equal labels.
+# For the first alternative of the theorem we train wider networks on six points, two of which occur twice with the same label. Then $J$ has rank four only, $JJ^\top$ is singular, and the labels are aligned because equal points have equal labels.
+#
+# The second alternative needs a target $y^\star$ that is lost at the limit, slowly. Let $f_X(w_1,w_2,u)=(w_1,\,w_2u,\,0)$ with the labels $(1,0,1)$ and $S=\{w_1,w_2\}$. The columns of $J$ are $(1,0,0)$, $(0,u,0)$ and $(0,w_2,0)$, so $y^\star=(1,\frac1{10},0)$ is aligned as long as $u$ or $w_2$ is not zero. From $w_2=u$ both shrink like
+# $t^{-1/2}$ in the time $t=\sum_k\eta_k$: at the limit $(1,0,0)$ the target is outside with a share of $.0995$, and on the way $\lVert\hat\omega_c\rVert$ grows like $t^{1/2}$. But the gradient, $\frac23w_2u^2$ in each of the two, falls like $t^{-3/2}$, and the product like $1/t$. So the theorem applies, with a constant step and with steps $(k+1)^{-0.6}$, and says that the limit, $\mathcal L(\theta_\infty)=\frac13$, is at most
+# $\mathcal L^\star(cy^\star)=\frac13\bigl((c-1)^2+\frac{c^2}{100}+1\bigr)$ for every $c$. The least of these values is $.3366$.
 
 # %%
 H0 = torch.tensor([[0.8, 0.0], [0.0, 1.0], [0.6, 0.0]], **like)
@@ -875,12 +879,34 @@ sigma = wide_space.singular_values / wide_space.singular_values[..., :1]
 assert (sigma[..., 3] > 1e-3).all() and (sigma[..., 4] < 1e-12).all()  # rank 4 of 6
 assert (wide_space.residual(1e-10) < 1e-10).all()  # and aligned
 
+
+# %%
+def fading(theta):  # three outputs; S = (w₁, w₂)
+    return torch.stack([theta[0], theta[1] * theta[2], 0 * theta[2]])
+
+
+fading_y, fading_star = torch.tensor([[1.0, 0.0, 1.0], [1.0, 0.1, 0.0]], **like)
+fading_slope = grad(lambda theta: (fading(theta) - fading_y).square().mean())
+fading_excess, products = [], []  # L − L*(c y*) at the end; ‖ω̂‖‖∇L‖ there
+for eta in (lambda k: 0.5, lambda k: (k + 1) ** -0.6):
+    theta = torch.tensor([0.2, 0.8, 0.8], **like)
+    for k in range(run.pick(smoke=300, book=4000, paper=20_000)):
+        theta = theta - eta(k) * fading_slope(theta)
+    J = jacrev(fading)(theta)
+    omega = torch.linalg.pinv(J) @ fading_star
+    assert share_outside(J, fading_star, 1e-10) < 1e-12  # aligned at this step
+    products.append((omega.norm() * fading_slope(theta).norm()).item())
+    loss = (fading(theta) - fading_y).square().mean()
+    fading_excess += [loss - (c * fading_star - fading_y).square().mean() for c in (0.5, 0.99, 1.5)]
+limit_J = jacrev(fading)(torch.tensor([1.0, 0.0, 0.0], **like))
+assert share_outside(limit_J, fading_star, 1e-10) > 0.09 and max(products) < 0.05  # lost at the limit
+
 # %% tags=["hide-input"]
 ledger.check(
     "representation:thm-2",
-    "With alignment at the limit, training ends at the least possible loss, although J has rank 4 of 6",
-    measured=batch_loss("squared")(wide, wide_X, wide_y),
-    criterion=at_most("L(θ_K) − L*(y)", 1e-6),
+    "Aligned at the limit (J of rank 4 of 6), or with ‖ω̂‖‖∇L‖ → 0: the loss ends at or below L*(c y*)",
+    measured=torch.cat([batch_loss("squared")(wide, wide_X, wide_y), torch.stack(fading_excess)]),
+    criterion=at_most("L(θ_K) − L*(c y*)", 1e-6, signed=True),
     control=control(
         "aligned at every finite step only: the rotated model, f = wu", [rotated_loss, saddle_loss]
     ),
@@ -896,7 +922,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The bound $10^{-6}$ was fixed beforehand: four thousand steps at the rate that the smallest singular values allow. Now put the bound of {prf:ref}`representation-thm-3` beside
+# The bound $10^{-6}$ on the five networks was fixed beforehand: four thousand steps at the rate that the smallest singular values allow. Now put the bound of {prf:ref}`representation-thm-3` beside
 # the loss, for small networks and for the run that stalls.
 
 # %%
@@ -932,6 +958,60 @@ plt.show()
 # $|\mathcal K|^{-1/2}$ for sets $\mathcal K$ of aligned steps on which $\zeta_c$ stays bounded, and (ii) {prf:ref}`representation-prop-1`
 # holds.
 # :::
+#
+# The informal theorem speaks of any set of aligned steps, so its check takes runs that are not aligned all the time. The model has three outputs, $f_X(w,u)=w\,(1,\,u,\,\max(u,0)^2)$, and the structure with $S=\{w\}$. For $u\le0$ the columns of $J$ span the plane of the first two outputs, which contains the labels $(1,-1,0)$; for $u>0$ they span another plane, which does not. A run from $u>0$ is misaligned until $u$ has changed its sign.
+# $\mathcal K$ is the set of the steps after that, all of them, every third, or a random third, and every prefix of these sets is checked. What breaks it: the labels $(1,\frac32,0)$, for which the run stays at $u>0$. With its misaligned steps as $\mathcal K$, and with the coefficients $J^+y$ that come nearest to the labels, the bound falls below the loss.
+
+
+# %%
+def fold(theta):  # three outputs; S is the weight w
+    w, u = theta
+    return w * torch.stack([torch.ones_like(u), u, u.relu() ** 2])
+
+
+fold_L, fold_steps = 8.0, run.pick(smoke=300, book=4000, paper=20_000)
+fold_start = torch.rand(5, 2, generator=run.generator("fold"), **like)
+fold_start = torch.tensor([0.3, 0.6], **like) + 0.6 * fold_start  # w, and u > 0
+
+
+def fold_run(labels):  # loss, ‖θ_S‖, ‖ω̂‖ and whether aligned, at every step and start
+    y = torch.tensor(labels, **like)
+    slope = vmap(grad(lambda theta: (fold(theta) - y).square().mean()))
+    rule = GradientDescent(2 * rho / fold_L)
+    theta = ensembles.iterate(
+        rule, lambda t, k: slope(t), fold_start, fold_steps, record=range(fold_steps + 1)
+    ).values
+    outputs, J = vmap(vmap(fold))(theta), vmap(vmap(jacrev(fold)))(theta)
+    space = column_space.from_jacobian(J, y.expand(outputs.shape))
+    loss, size = (outputs - y).square().mean(-1), vmap(slope)(theta).norm(dim=-1)
+    assert (loss[1:] - loss[:-1] < 1e-12 - 2 * rho * (1 - rho) / fold_L * size[:-1] ** 2).all()  # L suffices
+    aligned = space.residual(1e-9) < 1e-9
+    return loss, theta[..., 0].abs(), space.coefficient_norm(1e-9), aligned
+
+
+# %%
+def over_prefixes(loss, head, coefficients, steps):  # bound minus best loss, one start
+    zeta = 4 * torch.maximum(head, coefficients)[steps].square().cummax(0).values
+    count = torch.arange(1, len(steps) + 1, **like)
+    bound = (fold_L * zeta * loss[steps[0]] / (2 * rho * (1 - rho)) / count).sqrt()
+    return bound - loss[steps].cummin(0).values
+
+
+*mixed, aligned = fold_run((1.0, -1.0, 0.0))
+*never, still_aligned = fold_run((1.0, 1.5, 0.0))
+assert not aligned[0].any() and aligned[-1].all() and not still_aligned.any()
+mixed_slack = []
+for i in range(5):
+    steps_in = aligned[:, i].nonzero().squeeze(-1)
+    third = torch.randperm(len(steps_in), generator=run.generator(f"third {i}"))[: len(steps_in) // 3]
+    for chosen in (steps_in, steps_in[::3], steps_in[third.sort().values]):
+        mixed_slack.append(over_prefixes(*(part[:, i] for part in mixed), chosen))
+misaligned_slack = [
+    over_prefixes(*(part[:, i] for part in never), torch.arange(fold_steps + 1))[-1] for i in range(5)
+]
+
+# %% [markdown]
+# On sets of equal $\zeta_c$ four times the steps halve the bound. The next cell looks at this on the networks of rank four, where $\zeta_c$ settles; and it prepares the quartic.
 
 # %%
 late = wide_path.values[len(wide_path.values) // 10 :]  # the runs with repeated points: J has rank 4 of 6
@@ -944,10 +1024,8 @@ late_bounds = [
     for chosen in late_sets
 ]
 quarter = len(late_sets[1]) // 4
-zeta_ratio = (
-    stall_bound[np.searchsorted(stalled["step"], stall_steps)]
-    / stall_bound[np.searchsorted(stalled["step"], stall_steps // 4)]
-)
+halves = torch.stack([bound[4 * quarter - 1] / bound[quarter - 1] for bound in late_bounds])
+assert run.scale == "smoke" or ((halves > 0.49) & (halves < 0.51)).all()
 quartic_end = quartic_f(quartic[-1]).square()
 restored = ensembles.iterate(  # a f(theta) with a trained: the structure is back, S = {a}
     GradientDescent(2e-5),
@@ -962,13 +1040,12 @@ restored = ensembles.iterate(  # a f(theta) with a trained: the structure is bac
 # %% tags=["hide-input"]
 ledger.check(
     "representation:thm-1",
-    "Where ζ stays bounded (a hypothesis that we add), four times the aligned steps halve the bound on the gap",
-    measured=torch.stack([bound[4 * quarter - 1] / bound[quarter - 1] for bound in late_bounds]),
-    criterion=between("bound at 4|K| over bound at |K|", 0.49, 0.51),
-    control=control("the stalling run, whose ζ grows", float(zeta_ratio)),
+    "Aligned steps of runs that are misaligned for a while: best loss below the bound (|K|^(-1/2) if ζ is bounded, our addition)",
+    measured=torch.cat(mixed_slack),
+    criterion=inequality("bound minus best loss, all prefixes of three sets of aligned steps"),
+    control=control("misaligned steps as the set, labels (1, 3/2, 0)", torch.stack(misaligned_slack)),
     expected="holds",
     needs="book",
-    seeds=seeds,
 )
 ledger.check(
     "representation:example-quartic",
@@ -995,7 +1072,7 @@ ledger.check(
 # how often the labels were misaligned. Four fully connected layers with 300 units meet two moons and the labels
 # $\mathbf 1[\sin20x<0]$, a hundred points each, with momentum 0.98. LeNet, with widths $m=1,2,4$, meets Semeion's
 # handwritten digits and random images with random labels, with momentum 0.9. Activations are softplus of sharpness 100, $\ln(1+e^{100z})/100$,
-# ReLU up to $\ln2/100$; the step is 0.1. Its finding: runs end with zero training error exactly when $Q_K$ stops growing.
+# ReLU up to $\ln2/100$; the step is 0.1. (With momentum the update is no longer one of {prf:ref}`representation-assumption-2`; the experiment goes beyond the theorems.) Its finding: runs end with zero training error exactly when $Q_K$ stops growing.
 #
 # **What the source leaves open**, we settle as follows. *Biases* start at zero (without any, two moons can hardly be
 # fitted: the network is then almost homogeneous in $x$). *Pooling* is over $2\times2$ pixels after each convolution (an average, to stay smooth), the only size whose
@@ -1008,7 +1085,7 @@ ledger.check(
 # Which of the two data sets does it call aligned?
 #
 # :::{dropdown} Answer
-# Neither: it keeps only singular values above two percent of the largest, and more than 5 % of the moons' labels lie
+# Neither: with $d=181{,}501$ parameters it is $2^{-23}d\approx.022$ and keeps only singular values above two percent of the largest, and more than 5 % of the moons' labels lie
 # below. And if $J$ is computed in 32 bits and the tolerance is lowered to $10^{-8}$, both are aligned, and so
 # is any other label vector: the columns are rounding errors. The published contrast between the data sets is a contrast
 # of *numerical* rank, at one tolerance out of a range.
@@ -1158,7 +1235,7 @@ ledger.check(
 #
 # **LeNet.** The digits are scikit-learn's, enlarged to $16\times16$, with the question whether a digit is odd: Semeion's file
 # could not be had here, but its loader is ready. Random images
-# have the same network, loss and number of outputs; only the data differ.
+# have the same network, loss and number of outputs; only the data differ. The check asks how well the count of misaligned steps tells runs that end with errors from runs that do not, by the area under the ROC curve: the probability that a run with errors has a higher count than a run without. A half is chance; the smallness of the network as the score is the control.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Errors go with the count, not with the width.** LeNet with random labels, three widths, ten seeds each; one dot a run. Horizontal: share of the recorded steps that count as misaligned. Vertical: training error at the last epoch, all zeros on the lowest line. Circled: the labels are aligned at the last epoch and the run is stuck all the same. What breaks it (dashed): the level of coin tossing, which three of the wider networks cannot leave.", "name": "fig-data-architecture-alignment-lenet"}, "image": {"alt": "Scatter plot of training error against the share of misaligned steps in three colours for three widths. All runs with shares below one fifth lie at zero; those above have errors, three of them near one half, one of which is circled."}}
 images_run = kept["random"]
@@ -1205,7 +1282,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The area under the ROC curve is the probability that a run with errors has a higher count than a run without; a half is chance. The circled run is an exception: it stayed at the loss $\ln2$ from its first epoch, aligned at the recorded epochs up to 36, then misaligned, and aligned again
+# The circled run is an exception: it stayed at the loss $\ln2$ from its first epoch, aligned at the recorded epochs up to 36, then misaligned, and aligned again
 # at the end, without ever learning. Alignment at a step promises little when the gradient is small *and* $\lVert\hat\omega\rVert$ is large.
 #
 # ## Cause and effect
