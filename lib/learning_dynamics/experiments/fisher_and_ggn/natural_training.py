@@ -35,11 +35,11 @@ TUNING = tuple(range(10_000, 10_006))  # seeds on which the settings are chosen
 STEPS = {"natural": 80, "empirical": 400, "sgd": 2000, "momentum": 1000, "adam": 1000}
 DAMPINGS = {
     "natural": (2e-4, 4e-4, 8e-4, 1.6e-3, 3.2e-3, 6.4e-3),
-    "empirical": (1.28e-2, 2.56e-2, 5.12e-2),
+    "empirical": (2.56e-2, 5.12e-2, 1.024e-1),
 }
 RATES = {
     "natural": (0.1, 0.2, 0.4),
-    "empirical": (0.2, 0.4, 0.8),
+    "empirical": (0.8, 1.6, 3.2),
     "sgd": (0.25, 0.5, 1.0, 2.0, 4.0),
     "momentum": (0.1, 0.2, 0.4, 0.8, 1.6),
     "adam": (0.02, 0.04, 0.08, 0.16, 0.32),
