@@ -45,6 +45,7 @@ SEED = 0
 
 # %% tags=["hide-input"]
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import matplotlib.pyplot as plt
@@ -70,7 +71,7 @@ def two_groups(mixing, d=12):  # row-stochastic: stay in the group, uniformly, o
     return torch.cat([torch.cat([own, other], -1), torch.cat([other, own], -1)], -2)
 
 
-def heat(mixing, discount=0.9):  # P for twelve states, all values equal: there D = 0
+def heat(mixing, discount=0.9):  # P for twelve states, all values equal
     inverse = torch.linalg.inv(torch.eye(12, **like) - discount * two_groups(mixing))
     return inverse @ inverse.T
 
@@ -90,8 +91,8 @@ fig.colorbar(picture, ax=axes, label="$P_{ij}/\\max P$", shrink=0.6)
 plt.show()
 
 # %% [markdown]
-# This chapter studies the symbol $P$ of the book's update. When $\beta=g(\theta)$ has the Jacobian $J$, gradient flow
-# in $\theta$ moves $\beta$ by $-JJ^\top\nabla_\beta\mathcal L$. Here $g$ is the solution of an equation, and still $JJ^\top$ is
+# Write $\beta$ for the estimated values, $\mathcal L(\beta)$ for a loss, and let $\beta=g(\theta)$ be a function of the parameters $\theta$ that are
+# trained, with the Jacobian $J$. By the chain rule gradient flow in $\theta$ moves $\beta$ by $-JJ^\top\nabla_\beta\mathcal L$. Here $g$ is the solution of an equation, and still $JJ^\top$ is
 # a product of three matrices that can be written down. After this chapter you can
 #
 # - differentiate the solution of a fixed-point equation without differentiating the solver, and say what unrolling
@@ -719,7 +720,7 @@ plt.show()
 # :::
 #
 # The lower bound limits the speed: with $\lVert XX^\top\rVert=O(1)$ and $\eta=O(1)$ no step takes off, in expectation, more than a share of
-# order $1/n$. In the tabular case $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is in one batch of
+# order $1/n$. In the tabular case (one-hot features, every state once) $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is in one batch of
 # $n/b$, and each visit corrects only the share $\eta/b$ of its error. For the implicit model $P$ enters.
 #
 # :::{prf:theorem} Expected decrease, implicit
@@ -873,7 +874,7 @@ ledger.check(
 #
 # The bright square of {numref}`fig-implicit-values-heat` is $\mathbf 1\mathbf 1^\top$. The constant $c_v$ deserves
 # a look: it is at least $\lVert v\rVert^2\ge1/d$, and equals $1/d$ for a uniform $v$ and equal values. It comes near one, or
-# above, only if the chain dwells in few states. The section on "$n$ times faster" needs this. One bound needs no limit: as
+# above, only if the chain spends most of its time in few states. The section on "$n$ times faster" needs this. One bound needs no limit: as
 # $A\mathbf 1=(1-\hat\gamma)\mathbf 1$, Cauchy and Schwarz give
 # $\mathbf 1^\top P\mathbf 1\ge\lVert A^{-\top}\mathbf 1\rVert^2\ge d\,(1-\hat\gamma)^{-2}$ for every chain.
 #
@@ -912,7 +913,7 @@ ledger.check(
 # 5. *Last claim.* $c_v\ge\lVert v\rVert^2\ge(\mathbf 1^\top v)^2/d=1/d$ by Cauchy and Schwarz. $\square$
 # :::
 #
-# The check computes the derivative of the true expected change at $\eta=0$ by forward differentiation through all 56 updates,
+# The check computes the derivative of the true expected change at $\eta=0$ by forward differentiation (the derivative along one given direction) through all 56 updates,
 # without using the formula for $P$, and follows it as $\hat\gamma\to1$. What fails is a coefficient that ignores where the chain dwells.
 
 # %%
@@ -1113,7 +1114,7 @@ figures.numbers(
 # %% [markdown]
 # ### When the chain does not mix
 #
-# "As $\hat\gamma\to1$" hides a comparison: $1-\hat\gamma$ must be small against the *spectral gap* of the chain. Take the
+# "As $\hat\gamma\to1$" hides a comparison: $1-\hat\gamma$ must be small against the *spectral gap* of the chain, one minus the second largest modulus of an eigenvalue of $S_Z$. Take the
 # two groups of the first picture, in which one changes the group with probability $\varepsilon$. With $\beta=0$ everything is in closed form.
 #
 # :::{prf:proposition} Two groups, two fast directions
@@ -1197,7 +1198,7 @@ plt.show()
 # (implicit-claim-n-fold-speed)=
 # **At a common step size the factor is $n\,c_v/(1-\hat\gamma)^2$.** Tabular, $X=I$: the common error falls at the rate
 # $\eta c_v/(1-\hat\gamma)^2$ against $\eta/n$. For an untrained chain, $Z=0$ and equal values, $v$ is uniform, $c_v=1/n$, and the factor is
-# $(1-\hat\gamma)^{-2}$ for *every* $n$. The factor does not grow with $n$, so a chain must first come to dwell in few states before $n$ enters. And a common step size is not a fair race: for a large
+# $(1-\hat\gamma)^{-2}$ for *every* $n$. The factor does not grow with $n$, so a chain must first come to spend most of its time in few states before $n$ enters. And a common step size is not a fair race: for a large
 # $\hat\gamma$ it is the implicit model that becomes unstable first, as $\lVert P\rVert$ grows in the same way.
 #
 # **Each at its own best step, for one step.** Let a model's step move $\beta$ by $-\eta Ph_B$ with a fixed $P$, and
@@ -1318,6 +1319,21 @@ def common_step(rate):  # advantage along 1 at one step size, over a claimed one
     return torch.stack(rates) - 1
 
 
+def tuned_gain(n):  # one sample a step, flat residual, each model at its own best step: progress over 1/n
+    return n * race(fresh_chain(n, 0.999).matrix, torch.eye(n, **like), 1)
+
+
+def both_readings(
+    *gains,
+):  # the interval of p in gain ~ n^p that spans the readings; the first is the estimate
+    slopes = [statistics.log_log_slope(many, gain) for gain in gains]
+    low, high = min(slope.low for slope in slopes), max(slope.high for slope in slopes)
+    return replace(slopes[0], low=low, high=high)
+
+
+common_gains = torch.stack([common_gain(k) for k in many])
+tuned_gains = torch.stack([tuned_gain(k) for k in many])
+
 # %% tags=["hide-input"]
 ledger.check(
     "implicit:beyond-common-step",
@@ -1329,14 +1345,19 @@ ledger.check(
 )
 ledger.check(
     "implicit:claim-n-fold-speed",
-    "At a common step a flat error falls n times faster than in the explicit model, or more",
-    measured=statistics.log_log_slope(many, torch.stack([common_gain(k) for k in many])),
-    criterion=exponent("p of the gain along 1 ~ n^p, untrained chain, γ̂ = 0.9", 1.0, neighbours=(0.0, 2.0)),
-    control=control("the explicit model against itself", statistics.log_log_slope(many, [1.0] * len(many))),
-    expected="not reproduced",
+    "A flat error falls n times faster than in the explicit model, at a common and at each one's best step",
+    measured=both_readings(common_gains, tuned_gains),
+    criterion=exponent(
+        "p of the gain ~ n^p, spanning both readings, untrained chain", 1.0, neighbours=(0.0, 2.0)
+    ),
+    control=control(
+        "the explicit model in the implicit one's place, in both readings",
+        both_readings(torch.ones_like(common_gains), torch.ones_like(tuned_gains)),
+    ),
+    expected="partly",
     claim="experiment",
-    reason="An untrained chain gains (1 − γ̂)⁻² at every n, since c_v = 1/n cancels the factor n. A factor of order n "
-    "appears for one step with each model at its own best step size (the card above), or once the chain dwells in few states.",
+    reason="It depends on the reading. At a common step an untrained chain gains (1 − γ̂)⁻² at every n, p = 0, since c_v = 1/n "
+    "cancels the factor n. With one sample a step and each model at its own best step the gain is n, p = 1, for one step.",
 )
 
 # %% [markdown]
@@ -1444,10 +1465,10 @@ figures.numbers(
 # batches of five it is hardly one.
 #
 # So the source's reading is right, and conditional: *one* step, a residual nearly constant, the step size tuned. After that
-# step the common part is gone, what remains has mean near zero, and the advantage is gone with it. If the residuals sum to zero from the start, $h^\parallel=0$, there is nothing to amplify: then the tuned step has to be small because of $\lVert P\rVert$, and all other directions become slow.
+# step the common part is gone, what remains has mean near zero, and the advantage is gone with it. If the residuals sum to zero from the start, then $h^\parallel=0$ (here $X=I$ and $h=r$), and there is nothing to amplify: then the tuned step has to be small because of $\lVert P\rVert$, and all other directions become slow.
 #
 # Two more sentences of the source belong here. **A larger $\hat\gamma$ accentuates the effect**: at fixed $\beta$, $Z$ and
-# $\eta$ the common rate grows like $(1-\hat\gamma)^{-2}$. At the largest stable step it does not grow,
+# $\eta$ the common rate grows like $(1-\hat\gamma)^{-2}$. At the largest stable step, two over the largest eigenvalue of $P$, it does not grow,
 # since that step falls as $(1-\hat\gamma)^2$. **Residuals of equal sign and size favour the implicit model.** As $\hat\gamma\to1$ all $Px_i$ become
 # multiples of $\mathbf 1$, for *every* chain that mixes, and $\rho$ is the limit there too. Residuals within a factor of three of each other have $\nu\le\frac13$
 # ({prf:ref}`implicit-cor-3`), so with $n=30$ and $b=3$ the implicit model makes at least $6.8$ times the progress in the limit. In chains with random logits and

@@ -143,10 +143,10 @@ class ImplicitSwept(Implicit):
     """An `Implicit` on the CPU that sweeps, see `Sweeps`.
 
     Args:
-        rewards: as in `Implicit`.
-        logits: as in `Implicit`.
-        discount: as in `Implicit`, but not 0.
-        step_size: as in `Implicit`.
+        rewards: latent rewards u, `(configurations, seeds, d)`; changed in place.
+        logits: latent logits Z, `(configurations, seeds, d, d)`; changed in place.
+        discount: internal discounts, `(configurations,)` or a number, in (0, 1).
+        step_size: `(configurations,)` or a number.
         tolerance: of the sweeps; by default ten roundings.
 
     Raises:
@@ -195,10 +195,10 @@ class ImplicitActionsSwept(ImplicitActions):
     """An `ImplicitActions` on the CPU that sweeps, see `Sweeps`.
 
     Args:
-        rewards: as in `ImplicitActions`.
-        logits: as in `ImplicitActions`.
-        discount: as in `ImplicitActions`, but not 0.
-        step_size: as in `ImplicitActions`.
+        rewards: `(configurations, seeds, a, d)`; changed in place.
+        logits: `(configurations, seeds, a, d, d)`; changed in place.
+        discount: internal discounts, `(configurations,)` or a number, in (0, 1).
+        step_size: `(configurations,)` or a number.
         tolerance: of the sweeps; by default ten roundings.
 
     Raises:
