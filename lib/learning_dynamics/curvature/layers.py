@@ -81,7 +81,9 @@ class _Settings(NamedTuple):
 
 
 def _convolve(module: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if not torch.is_grad_enabled() or _transformed() or x.ndim != weight.ndim:
+    """Return a module's convolution with the derivatives below, on a CPU, where they have been measured."""
+    plain = not torch.is_grad_enabled() or _transformed()
+    if plain or x.ndim != weight.ndim or x.device.type != "cpu":
         return type(module)._conv_forward(module, x, weight, bias)
     settings = _Settings(module.stride, module.padding, module.dilation, module.groups)
     return _Convolution.apply(x, weight, bias, settings)
