@@ -38,7 +38,7 @@ SCALE = "book"
 DEVICE = "auto"
 SEED = 0
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The gain of the latent model sits in cells that no batch has touched, and a bias has it too.** Four rooms, every reward raised by one, 300 steps, one seed. Top left: how often a cell was drawn; black frames: never. Then the error of the value in each cell. What breaks it for the explicit learner: a cell that is never drawn keeps its start.", "name": "fig-value-learning-rooms"}, "image": {"alt": "Four maps of an eleven by eleven grid. In the first some cells have black frames, most of them walls and far corners. In the map of the explicit learner exactly the framed cells are dark; in the maps of the implicit learner and of the explicit learner with a bias nothing stands out."}}
 import math
 from dataclasses import replace
 
@@ -47,6 +47,7 @@ import numpy as np
 import torch
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
+from scipy import stats
 
 from learning_dynamics import figures, results, runs, statistics
 from learning_dynamics.experiments.value_learning import grid, models, problems, training
@@ -78,19 +79,17 @@ def log_axis(ax, *ticks):
     ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-# %%
-# data, start and batches of every seed; rooms.states: cells 0 to 120, 121 is where a walk ends
+# data, start and batches of every seed; the states 0 to 120 are cells, 121 is where a walk ends
 seeds = run.seeds(smoke=3, book=20, paper=20)
 rooms = problems.four_rooms_problem(run, seeds)
 start = models.latent_start(run, seeds, rooms.weights)
-drawn = training.batches(run, seeds, rooms.states.shape[1])
+drawn = training.batches(run, seeds, rooms.points)
 offsets = torch.tensor([0.0, 0.5, 1.0], **like)
 internal, implicit_step, explicit_step = 0.95, 1.0, 32.0
 latent_rewards, logits = start.rewards[:, 0], start.logits[:, 0]
 weights_at_start = fixed_points.reward_chain_value(latent_rewards, logits, internal)
 
 
-# %%
 def three(tensor):  # one copy for each offset
     return tensor.expand(3, *tensor.shape).clone()
 
@@ -109,7 +108,6 @@ def explicit(rule, extra=0, precondition=None):
     return models.Explicit(three(padded), rule, precondition)
 
 
-# %%
 bias_scale, bias_step = math.sqrt(0.3), 8.0
 trained = {
     "explicit": fit(explicit(GradientDescent(explicit_step))),
@@ -120,7 +118,6 @@ looked_at = rooms.states.gather(1, drawn.transpose(0, 1).flatten(1))
 counts = torch.zeros(len(seeds), 122, dtype=torch.int64)
 counts = counts.scatter_add(1, looked_at, torch.ones_like(looked_at))
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The gain of the latent model sits in cells that no batch has touched, and a bias has it too.** Four rooms, every reward raised by one, 300 steps, one seed. Top left: how often a cell was drawn; black frames: never. Then the error of the value in each cell. What breaks it for the explicit learner: a cell that is never drawn keeps its start.", "name": "fig-value-learning-rooms"}, "image": {"alt": "Four maps of an eleven by eleven grid. In the first some cells have black frames, most of them walls and far corners. In the map of the explicit learner exactly the framed cells are dark; in the maps of the implicit learner and of the explicit learner with a bias nothing stands out."}}
 fig, axes = figures.subplots(2, 2, size=(8.6, 7.6))
 draws = axes[0, 0].imshow(counts[0, :121].reshape(11, 11), cmap="Greens", vmax=60)
 fig.colorbar(draws, ax=axes[0, 0], shrink=0.8, label="times drawn")
@@ -148,7 +145,8 @@ figures.numbers(
 )
 
 # %% [markdown]
-# This chapter turns $P$, the matrix that a parameterization puts in front of the gradient. After it you can
+# A parameterization puts a matrix $P$ in front of the gradient; this chapter asks what that matrix does in three published
+# experiments. After it you can
 #
 # - rebuild three published experiments from their released set-up, and say with a criterion whether they agree;
 # - separate *faster* from *generalizes to what was not seen*, and tell which of the two a curve shows;
@@ -318,17 +316,15 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 # :label: implicit-def-mountain-car
 # A car with position in $[-1.2,0.6]$ and velocity in $[-0.07,0.07]$ must reach position $0.5$; every step costs 1, the last one
 # nothing; $\gamma=0.99$. A push $a\in\{-1,0,1\}$ changes the velocity by $0.001a-0.0025\cos(3\,\text{position})$. Starts are at
-# rest, uniform in $[-0.6,-0.4]$. The policy pushes along the velocity, or with probability $0.1$ at random. Features: 400 Gaussian
+# rest, uniform in $[-0.6,-0.4]$. The policy pushes back if the velocity is negative and forward if not, so forward at rest, or
+# with probability $0.1$ at random. Features: 400 Gaussian
 # bumps on a $20\times20$ grid, of width a tenth of each range, normalized to sum one. Data: all states of 10 episodes of at most 200 steps;
 # evaluation on 1000 fresh steps against their own returns.
 # :::
 #
-# One difference to the released code remains in mountain car: at velocity zero, where every episode starts, its policy pushes forward, and
-# ours does not push. Our residuals there are therefore not compared with released ones, only our two learners with each other.
-#
-# All runs: plain SGD, 300 steps, batches of 25 drawn with replacement, 20 seeds. The implicit start has rows
-# $\log(\text{Dirichlet}+2e_k)$ in $Z$ and $u\sim0.1\,\mathcal N(0,1)$; the explicit learner starts at the implicit weights of
-# the same seed. Each combination of the following is run, 31,680 runs in all.
+# All runs: SGD without momentum, 300 steps, batches of 25 drawn with replacement, 20 seeds. At the start row $k$ of $Z$ is
+# $\log(p+2e_k)$ with a random distribution $p$ (drawn from Dirichlet's law) and the unit vector $e_k$, so that a latent state keeps itself with
+# probability two thirds or more, and $u\sim0.1\,\mathcal N(0,1)$. The explicit learner starts at the implicit weights of the same seed. Each combination of the following is run, 31,680 runs in all.
 #
 # :::{prf:definition} The grid of step sizes and internal discounts
 # :label: implicit-table-1
@@ -343,8 +339,10 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 # Batches hold 25 data points. The implicit values are found by at most 5000 sweeps $\beta\leftarrow u+\hat\gamma S_Z\beta$, to a tolerance of $10^{-6}$.
 # :::
 #
-# The source differentiates with GMRES, an iterative solver; we solve both systems exactly. Chain and four rooms are computed in full: 21,120 runs, as *kept results*, from which the figures
-# below draw. Of mountain car we have, at three offsets, all explicit steps and the implicit steps that the source marks as best. Here is how one of them is made again, and a slice of them recomputed.
+# The source differentiates with GMRES, an iterative solver; we solve both systems exactly, or, where they are 400 by 400, by sweeps
+# down to rounding. All 31,680 runs are computed, as *kept results*: computed once, each by a command that its file names, and
+# shipped with the book, so that the figures below only read them. The step sizes called *best* or *marked* are those that the released
+# code marks in its figures. Here is how a kept result is made again, and a slice of each domain's computed anew.
 
 
 # %%
@@ -352,17 +350,17 @@ def kept(name):
     return results.load(run.chapter, name)
 
 
-def recompute(domain, best, cells):  # the released cells of a domain at internal discount .95
-    data = problems.problem(domain, run, kept_seeds)
-    begin = models.latent_start(run, kept_seeds, data.weights)
-    indices = training.batches(run, kept_seeds, data.states.shape[1])
+def recompute(domain, best, cells, seeds):  # runs of a domain at internal discount .95
+    data = problems.problem(domain, run, seeds)
+    begin = models.latent_start(run, seeds, data.weights)
+    indices = training.batches(run, seeds, data.points)
     return grid.run_grid("implicit", data, begin, indices, grid.combinations([best], [0.95], cells))
 
 
 kept_seeds = list(range(run.pick(smoke=2, book=20, paper=20)))
 slices = (  # kept result, its discount, its step, its offsets, the same computed again
-    ("chain_implicit", 2, 2, [0, 5, 10], recompute("chain", 2.0**-6, [0.0, 0.5, 1.0])),
-    ("four_rooms_implicit_part_3", 0, 3, [5], recompute("four_rooms", 1.0, [0.5])),
+    ("chain_implicit", 2, 2, [0, 5, 10], recompute("chain", 2.0**-6, [0.0, 0.5, 1.0], kept_seeds)),
+    ("four_rooms_implicit_part_3", 0, 3, [5], recompute("four_rooms", 1.0, [0.5], kept_seeds)),
 )
 picked = [step // training.EVERY for step in training.KEPT_STEPS]
 for name, k, step, columns, new in slices:
@@ -371,6 +369,9 @@ for name, k, step, columns, new in slices:
     }
     results.agree(old, {"norm": new.record.norm[picked].float()}, rtol=1e-4)
     results.agree(old, {"ratio": new.ratio.float(), "bound": new.bound.float()}, rtol=1e-3)
+car_again = recompute("mountain_car", 0.125, [1.0], [0])  # in double precision; it is kept in single
+car_kept = {"norm": kept("mountain_car_implicit_part_3")["norm"][:, 0, 0, 10:, :1]}
+results.agree(car_kept, {"norm": car_again.record.norm[picked].float()}, rtol=1e-2)
 
 # %% [markdown]
 # ```bash
@@ -383,6 +384,8 @@ for name, k, step, columns, new in slices:
 # over the $e$ states, and the rest. Raising every reward by $c$ raises all true values by $c/(1-\gamma)$, so the
 # first component moves by $-c\sqrt e/(1-\gamma)$ and the rest does not move at all. Where episodes end, states
 # near the goal gain less, and both move: in mountain car, and in four rooms if the walk is made to end at the goal.
+#
+# Of mountain car the released components at offset 0 are known to us, at the internal discount 0.95; its crosses stand there only.
 
 
 # %%
@@ -415,18 +418,19 @@ components = {domain: at_the_start(domain) for domain in problems.DOMAINS}
 components["terminal goal"] = at_the_start("four_rooms", described=True)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**An offset moves the ones component and nothing else, where episodes do not end.** Residual before training, split; 20 seeds, bands as in all figures: 95 % intervals of the mean. Crosses: the released values. What breaks it: in mountain car episodes end, the rest shrinks too, and the offset that makes the ones component small makes everything small.", "name": "fig-value-learning-start"}, "image": {"alt": "Three panels. In the first two the ones component rises along a straight line and the rest is flat, with crosses on both. In the third both fall from above a thousand almost to zero."}}
-released_start = {
+released_start = {  # along the ones at offsets 0, 0.5, 1; the rest
     "chain": ([24.52, 41.10, 57.69], 9.97),
     "four_rooms": ([3.95, 59.09, 114.32], 3.81),
+    "mountain_car": ([1375.6], 677.7),
 }
 fig, axes = figures.subplots(2, 2, size=(8.6, 6.2))
 for ax, domain in zip(axes.flat, problems.DOMAINS, strict=False):
     along, rest = components[domain]
     for values, name in ((along.abs(), "along the ones"), (rest, "the rest")):
         figures.band(ax, grid.OFFSETS, values.T, label=name)
-    if domain in released_start:
-        ones, other = released_start[domain]
-        ax.plot([0, 0.5, 1], ones, "x", [0, 0.5, 1], [other] * 3, "x", color=COLORS["black"], markersize=8)
+    ones, other = released_start[domain]
+    at = [0, 0.5, 1][: len(ones)]
+    ax.plot(at, ones, "x", at, [other] * len(at), "x", color=COLORS["black"], markersize=8)
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$", ylabel="norm of the residual")
 axes[0, 0].legend()
 axes[1, 1].axis("off")
@@ -446,7 +450,8 @@ def beyond_the_shift(domain, discount):  # what the offset moves beyond c √e/(
 def from_released(later):  # differences at offsets 0, .5 (ours larger by later tenths), in standard errors
     apart = []
     for domain, (ones, other) in released_start.items():
-        along, rest = (values[[later, 5 + later]] for values in components[domain])
+        at = [later, 5 + later][: len(ones)]
+        along, rest = (values[at] for values in components[domain])
         pairs = [(along.abs(), torch.tensor(ones[:2], **like))] + ([] if later else [(rest, other)])
         for ours, theirs in pairs:
             apart.append((ours.mean(-1) - theirs).abs() / (ours.std(-1) * math.sqrt(2 / len(kept_seeds))))
@@ -479,7 +484,7 @@ ledger.check(
 )
 ledger.check(
     "implicit:beyond-released-start",
-    "Both components before training agree with the released ones, at offsets 0 and 0.5",
+    "Three domains: both components before training agree with the released ones, at offsets 0 and 0.5",
     measured=from_released(0),
     criterion=at_most("|mean here − mean released| / standard error (spreads taken as equal)", 3.0),
     control=control("ours at offsets larger by a tenth", from_released(1)),
@@ -497,23 +502,22 @@ ledger.check(
 
 # %%
 four_parts = [kept(f"four_rooms_implicit_part_{k}") for k in range(1, 5)]
+car_parts = [kept(f"mountain_car_implicit_part_{k}") for k in range(1, 5)]
 finals = {  # (discounts, step sizes, offsets, seeds), after 300 steps
     ("chain", "explicit"): kept("chain_explicit")["norm"][-1],
     ("chain", "implicit"): kept("chain_implicit")["norm"][-1],
     ("four_rooms", "explicit"): kept("four_rooms_explicit")["norm"][-1],
     ("four_rooms", "implicit"): np.concatenate([part["norm"][-1] for part in four_parts]),
+    ("mountain_car", "explicit"): kept("mountain_car_explicit")["norm"][-1],
+    ("mountain_car", "implicit"): np.concatenate([part["norm"][-1] for part in car_parts]),
 }
-car = {
-    "explicit": kept("mountain_car_explicit_3_offsets_part_3")["norm"][-1],
-    "implicit": np.concatenate(
-        [kept(f"mountain_car_implicit_best_3_offsets_part_{k}")["norm"][-1, :, 0] for k in range(1, 5)]
-    ),
-}  # explicit (1, step sizes, 3 offsets, seeds), implicit (discounts, 3 offsets, seeds)
 marked = {  # position on the grid of the step sizes that the source marks as best
     ("chain", "explicit"): [1] * 4,
     ("chain", "implicit"): [3, 2, 2, 1],
     ("four_rooms", "explicit"): [3] * 4,
     ("four_rooms", "implicit"): [5, 4, 3, 1],
+    ("mountain_car", "explicit"): [5] * 4,
+    ("mountain_car", "implicit"): [5, 4, 3, 1],
 }
 names = {0: ".8", 1: ".9", 2: ".95", 3: ".975"}
 
@@ -522,7 +526,7 @@ def best(domain, kind, discount=2):  # (offsets, seeds) at the marked step size
     return finals[domain, kind][discount, marked[domain, kind][discount]]
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In four rooms the explicit residual follows the offset, the implicit one at 0.95 stays near what no learner can remove.** Residual after 300 steps at the step sizes marked best, 20 seeds; crosses with bars: released mean and standard error. Grey: the floor of the absorbing state, which has no features. What breaks the pattern: the chain, where our twenty seeds have seen every state, and mountain car, where both learners fall together.", "name": "fig-value-learning-offsets"}, "image": {"alt": "Three panels of final residual against offset. Chain: curves close together, the released crosses of the explicit learner rise. Four rooms: the explicit line rises to almost fifty, implicit curves to about ten along a grey floor. Mountain car: falling curves that nearly coincide."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In four rooms the explicit residual follows the offset, the implicit one at 0.95 stays near what no learner can remove.** Residual after 300 steps at the step sizes marked best, 20 seeds; crosses with bars: released mean and standard error. Grey: the floor of the absorbing state, which has no features. What breaks the pattern: the chain, where our twenty seeds have seen every state, and mountain car, where both learners fall together (released: one cell).", "name": "fig-value-learning-offsets"}, "image": {"alt": "Three panels of final residual against offset. Chain: curves close together, the released crosses of the explicit learner rise. Four rooms: the explicit line rises to almost fifty, implicit curves to about ten along a grey floor. Mountain car: falling curves that nearly coincide."}}
 released = {  # mean and standard deviation at offsets 0, .5, 1
     ("chain", "explicit", 2): ([4.86, 5.98, 7.18], [2.01, 3.86, 5.91]),
     ("chain", "implicit", 0): ([4.07, 4.12, 4.23], [0.95, 1.17, 1.37]),
@@ -533,9 +537,10 @@ released = {  # mean and standard deviation at offsets 0, .5, 1
     ("four_rooms", "implicit", 0): ([1.56, 7.11, 13.18], [0.13, 0.49, 1.65]),
     ("four_rooms", "implicit", 2): ([1.81, 5.39, 10.33], [0.21, 0.14, 0.20]),
     ("four_rooms", "implicit", 3): ([2.45, 5.58, 10.33], [0.27, 0.11, 0.06]),
+    ("mountain_car", "explicit", 2): ([358], [163]),
 }
 fig, axes = figures.subplots(2, 2, size=(8.6, 6.4))
-for ax, domain in zip(axes.flat, ("chain", "four_rooms"), strict=False):
+for ax, domain in zip(axes.flat, problems.DOMAINS, strict=False):
     for kind, discount, color in (
         ("explicit", 2, COLORS["vermillion"]),
         ("implicit", 2, COLORS["blue"]),
@@ -543,8 +548,9 @@ for ax, domain in zip(axes.flat, ("chain", "four_rooms"), strict=False):
     ):
         label = kind if kind == "explicit" else f"implicit, $\\hat\\gamma={names[discount]}$"
         figures.band(ax, grid.OFFSETS, best(domain, kind, discount).T, label=label, color=color)
-        mean, spread = released[domain, kind, discount]
-        ax.errorbar([0, 0.5, 1], mean, np.array(spread) / math.sqrt(20), fmt="x", color=color, capsize=3)
+        mean, spread = released.get((domain, kind, discount), ([], []))
+        at = [0, 0.5, 1][: len(mean)]
+        ax.errorbar(at, mean, np.array(spread) / math.sqrt(20), fmt="x", color=color, capsize=3)
     ax.set(title=domain.replace("_", " "), xlabel="offset $c$", ylabel="final residual")
 axes[0, 1].plot(
     grid.OFFSETS,
@@ -554,10 +560,6 @@ axes[0, 1].plot(
     label="absorbing state",
 )
 axes[0, 1].legend(fontsize=8)
-figures.band(axes[1, 0], [0, 0.5, 1], car["explicit"][0, 5].T, label="explicit", color=COLORS["vermillion"])
-for k, color in ((2, COLORS["blue"]), (0, COLORS["green"])):
-    figures.band(axes[1, 0], [0, 0.5, 1], car["implicit"][k].T, label=names[k], color=color)
-axes[1, 0].set(title="mountain car", xlabel="offset $c$", ylabel="final residual")
 axes[1, 1].axis("off")
 plt.show()
 
@@ -565,15 +567,16 @@ plt.show()
 lines = {
     f"{domain}_{kind}{names[k][1:] if kind == 'implicit' else ''}": best(domain, kind, k).mean(-1)
     for domain, kind, k in released
+    if domain != "mountain_car"
 }
-car_lines = {"explicit": car["explicit"][0, 5]} | {
-    f"implicit{names[k][1:]}": car["implicit"][k] for k in range(4)
+car_lines = {"explicit": best("mountain_car", "explicit").mean(-1)} | {
+    f"implicit{names[k][1:]}": best("mountain_car", "implicit", k).mean(-1) for k in range(4)
 }
 figures.numbers(run, "fig-value-learning-offsets", {"offset": grid.OFFSETS, **lines}, rtol=1e-3)
 figures.numbers(
     run,
     "fig-value-learning-offsets-car",
-    {"offset": [0, 0.5, 1], **{name: samples.mean(-1) for name, samples in car_lines.items()}},
+    {"offset": grid.OFFSETS, **car_lines},
     rtol=2e-2,
 )
 assert abs(best("four_rooms", "explicit")[10].mean() - 48) < 0.5
@@ -603,7 +606,8 @@ def standard_errors(samples, mean, spread):  # |difference of means| in standard
 
 
 apart = {
-    key: standard_errors(best(*key)[[0, 5, 10]], mean, spread) for key, (mean, spread) in released.items()
+    key: standard_errors(best(*key)[[0, 5, 10]][: len(mean)], mean, spread)
+    for key, (mean, spread) in released.items()
 }
 exchanged = [
     standard_errors(best("four_rooms", ours)[[0, 5, 10]], *released["four_rooms", theirs, 2])
@@ -626,6 +630,7 @@ rows = [
     )
     for key, (mean, spread) in released.items()
     for i, c in ((0, 0), (2, 1))
+    if i < len(mean)
 ]
 figures.comparison(
     rows,
@@ -636,7 +641,7 @@ figures.comparison(
 )
 ledger.check(
     "implicit:fig-2",
-    "Final residuals agree with the released ones at 27 of 27 cells",
+    "Final residuals of three domains agree with the released ones at 28 of 28 cells",
     measured=np.concatenate(list(apart.values())),
     criterion=at_most("|mean here − mean released| / standard error", 3.0),
     control=control(
@@ -904,18 +909,20 @@ ledger.check(
 # ## The internal discount
 #
 # The larger $\hat\gamma$, the more $P$ favours the ones, so the residual should feel the offset less. An undrawn cell lags
-# behind the common level by a share of the order of $(1-\hat\gamma)^2$, so halving $1-\hat\gamma$ should divide the rise with $c$ by about
-# four; the check asks for two, of the residual over the 121 cells. In four rooms it passes; over the whole evaluation set it would not,
-# since the absorbing state leaves every learner a floor that rises by ten with $c$. In
-# the chain of our seeds there is nothing to feel, and in mountain car $\hat\gamma$ makes little difference. And the same
+# behind the common level by a share of the order of $(1-\hat\gamma)^2$. The source reads its figure in three sentences: the residual is
+# less sensitive to the offset for a larger $\hat\gamma$; in the chain the least sensitive $\hat\gamma$ is not the best one; and the best need not
+# be the true discount. The first is tested in four rooms, over the whole evaluation set as in the source: the rise of the residual from $c=0$ to
+# $c=1$ gets smaller with each larger $\hat\gamma$. (Over the 121 cells alone it falls much faster, since the absorbing state leaves every learner a floor that rises by ten with $c$.) In
+# the chain of our twenty seeds there is nothing to feel, and in mountain car $\hat\gamma$ makes little difference. And the same
 # factor $(1-\hat\gamma)^{-2}$ limits the step size.
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger internal discount buys insensitivity and pays with step size.** Final residual against the internal discount (logit axis), one curve an offset. Left: step size tuned for each discount as the source marks it; three domains. Right: one step size for all, the largest at which none diverges. Vertical line: the true discount. What breaks the rule of thumb 'use the true discount': in four rooms the smallest residual lies to its left at offset 0, and to its right at offset 1.", "name": "fig-value-learning-discount"}, "image": {"alt": "Five panels: chain, four rooms, mountain car from above, tuned left and, but for mountain car, untuned right. Curves for three offsets against the internal discount. In four rooms they come closer to each other to the right; in mountain car they are flat and far apart."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger internal discount buys insensitivity and pays with step size.** Final residual against the internal discount (on an axis of $\\ln\\frac{\\hat\\gamma}{1-\\hat\\gamma}$), one curve an offset. Left: step size tuned for each discount as the source marks it; three domains. Right: one step size for all, the largest at which none diverges. Vertical line: the true discount. What breaks the rule of thumb 'use the true discount': in four rooms the smallest residual lies to its left at offset 0, and to its right at offset 1.", "name": "fig-value-learning-discount"}, "image": {"alt": "Five panels: chain, four rooms, mountain car from above, tuned left and, but for mountain car, untuned right. Curves for three offsets against the internal discount. In four rooms they come closer to each other to the right; in mountain car they are flat and far apart."}}
 discounts = np.array(grid.INTERNAL_DISCOUNTS)
 logit = np.log(discounts / (1 - discounts))
 fig, axes = figures.subplots(3, 2, size=(8.6, 9.6))
-for i, c in enumerate((0, 0.5, 1)):
-    figures.band(axes[2, 0], logit, car["implicit"][:, i].T, label=f"$c={c}$")
+for i, c in ((0, 0), (5, 0.5), (10, 1)):
+    tuned = np.stack([best("mountain_car", "implicit", k)[i] for k in range(4)], -1)
+    figures.band(axes[2, 0], logit, tuned, label=f"$c={c}$")
 log_axis(axes[2, 0], 10, 20, 50, 100, 200, 500)
 axes[2, 0].set(title="mountain car, tuned step", ylabel="final residual")
 axes[2, 1].axis("off")
@@ -938,37 +945,40 @@ for ax in axes.flat[:5]:
 axes[0, 0].legend()
 plt.show()
 
-# %%
-cells_kept = np.concatenate([np.hypot(part["visited"], part["unvisited"]) for part in four_parts])
-tuned_cells = np.stack([cells_kept[k, marked["four_rooms", "implicit"][k]] for k in range(4)])
-explicit_part = kept("four_rooms_explicit")
-explicit_cells = np.hypot(explicit_part["visited"], explicit_part["unvisited"])[:, 3]
-
-
-def not_halved(cells):  # rise at a discount minus half that at the one before, the largest of three
-    rise = cells[:, 10] - cells[:, 0]
-    return (rise[1:] - rise[:-1] / 2).max(0)
-
 
 # %%
-implicit_rooms = np.stack([best("four_rooms", "implicit", k) for k in range(4)])
-explicit_rooms = np.stack([best("four_rooms", "explicit", k) for k in range(4)])
-assert not_halved(implicit_rooms).mean() > 0  # with the absorbing state the rise is not halved
+def rise_with_offset(ends):  # of the final residual (offsets, seeds), from c = 0 to c = 1
+    return ends[-1] - ends[0]
 
 
-def loses(worse, better, offset):  # beyond what the explicit learners from the same starts lose
-    lost = [runs[worse, offset] - runs[better, offset] for runs in (implicit_rooms, explicit_rooms)]
-    gap = lost[0] - lost[1]
-    return gap.mean() / (gap.std(ddof=1) / math.sqrt(20))
+def rises(domain):  # at the marked step of each internal discount
+    return {names[k]: rise_with_offset(best(domain, "implicit", k)) for k in range(4)}
 
+
+fresh = {  # the chain on many fresh seeds: the marked steps of .9 and .975, offsets 0 and 1, (offsets, seeds)
+    names[k]: grid.run_grid(
+        "implicit",
+        chain,
+        chain_start,
+        chain_drawn,
+        grid.combinations([step], [grid.INTERNAL_DISCOUNTS[k]], [0.0, 1.0]),
+    ).record.norm[-1]
+    for k, step in ((1, 2.0**-6), (3, 2.0**-7))
+}
+on_average = {name: ends.mean(0) for name, ends in fresh.items()}
+sensitivity = {name: rise_with_offset(ends) for name, ends in fresh.items()}
+car_gap = best("mountain_car", "implicit")[0] - best("mountain_car", "explicit")[0]  # offset 0, discount .95
+assert abs(car_gap.mean()) < 3 * car_gap.std(ddof=1) / math.sqrt(20)
+rooms_at_one = {names[k]: best("four_rooms", "implicit", k)[10].mean() for k in range(4)}
+assert rooms_at_one[".95"] < rooms_at_one[".9"]  # four rooms, c = 1: the best is not the true discount
 
 # %% tags=["hide-input"]
 ledger.check(
     "implicit:fig-3",
-    "Four rooms: each halving of 1 − γ̂ at least halves the rise with the offset",
-    measured=not_halved(tuned_cells),
-    criterion=confident("rise at the next γ̂ − half the rise, the largest of three", at_most=0.0),
-    control=control("explicit learners from the same starts", not_halved(explicit_cells)),
+    "Four rooms: the rise with the offset gets smaller with each larger γ̂",
+    measured=rises("four_rooms"),
+    criterion=ordering("rise of the final residual from c = 0 to c = 1", [".975", ".95", ".9", ".8"]),
+    control=control("the chain, where no seed misses a state", rises("chain")),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -977,26 +987,26 @@ ledger.check(
 )
 ledger.check(
     "implicit:claim-best-eta",
-    "Four rooms: .95 beats the true .9 at c = 1, and at c = 0 the largest, .975",
-    measured=[loses(1, 2, 10), loses(3, 2, 0)],
-    criterion=at_least("mean loss beyond that of the explicit learner / standard error", 3.0, signed=True),
-    control=control(".8 against .9 at c = 0, which is a matter of the start", loses(1, 0, 0)),
+    "Chain: the least sensitive discount, .975, is not the best: .9 ends lower",
+    measured=on_average,
+    criterion=ordering("final residual at the marked step, mean over c = 0 and 1", [".9", ".975"]),
+    control=control("the rise with the offset, in which .975 is ahead", sensitivity),
     expected="reproduced",
     claim="experiment",
-    seeds=range(20),
-    rtol=1e-2,
+    needs="book",
+    seeds=many,
 )
 
 # %% [markdown]
-# Not everything in this figure is learning. At $c=0$ in four rooms .8 beats the true .9, but by no more than the *explicit* learners that start from the
-# weights of .8 beat those that start from the weights of .9. A larger $\hat\gamma$ makes larger random values at the start, and undrawn cells
-# keep part of them. The row below the card takes this off: what the explicit learner loses by a start is subtracted. Then .8 against .9 is a draw, and the control;
-# what stays is that .95 beats .9 where the offset is large and .975 where there is none. In the chain .9 is ahead of .975 at the marked steps, but the marked step at .975
-# is not the best one, and at the best one 20 seeds do not decide.
+# The chain of the second row has 400 fresh seeds, with which a difference of one seed in eleven is seen. Its control is the sensitivity itself: there .975 is
+# ahead of .9, so the order is the other way round. Two reservations. The step marked at .975 is not the best one of the
+# grid in our runs; at the best one the two discounts are closer. And not everything in this figure is learning: a larger $\hat\gamma$ makes larger
+# random values at the start, and undrawn cells keep part of them, so that in four rooms at $c=0$ the *explicit* learners that start from the weights of .8
+# also end below those that start from the weights of .9. What is not a matter of the start is that .95 beats the true discount .9 in four rooms where the offset is one.
 #
 # How fast does the largest usable step fall? $P$'s leading eigenvalue is $d\,c_v(1-\hat\gamma)^{-2}$, and SGD stays stable
-# only if step times curvature stays below two. So each halving of $1-\hat\gamma$ should cost two octaves. On the chain, with
-# steps half an octave apart, it does.
+# only if step times curvature stays below two. So each halving of $1-\hat\gamma$ should divide the largest usable step by four. On the chain, with
+# steps a factor $\sqrt2$ apart, it does.
 
 # %%
 near_one = [0.9, 0.95, 0.975, 0.9875]
@@ -1020,13 +1030,13 @@ def exponent_of_the_largest(sweep, steps):  # a step is usable if every seed end
     return statistics.log_log_slope(1 - torch.tensor(near_one), largest).estimate
 
 
-half_octaves = [2.0 ** (i / 2) for i in range(-20, -3)]
-falls = exponent_of_the_largest(final_residuals("implicit", half_octaves), half_octaves)
+finer = [2.0 ** (i / 2) for i in range(-20, -3)]
+falls = exponent_of_the_largest(final_residuals("implicit", finer), finer)
 wider = [2.0 ** (i / 2) for i in range(-4, 12)]
 falls_explicit = exponent_of_the_largest(final_residuals("explicit", wider), wider)
 
 # %% tags=["hide-input"]
-# each largest step is known within half an octave: four points, one octave apart, leave ± 0.2
+# each largest step is known within a factor √2: four points, a factor 2 apart, leave ± 0.2
 ledger.check(
     "implicit:beyond-stable-step",
     "The largest usable step of the implicit learner falls like (1 − γ̂)²",
@@ -1045,11 +1055,11 @@ ledger.check(
 #
 # ## All sweeps
 #
-# Appendix D of the source shows every step size; here they are in one figure. The released choice of the best step is
-# judged by one question: is the residual there, averaged over offsets, within a quarter of the smallest on the grid? (The grid has
-# octaves; neighbours differ by about that, so often several steps pass. The question is whether the marked one is among them.)
+# Appendix D of the source shows every step size, with the best one marked; here they are in one figure. The source prints no numbers, so its
+# mark is what can be tested: does any other step of the grid end lower, averaged over the offsets, by more than three standard errors of the
+# difference? (The same seeds are trained with every step, so the differences are paired. A step at which a run diverges is not lower.)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Every sweep of the source, one action.** Final residual against the step size, mean of 20 seeds, all on log axes; a curve ends where a run diverges. Explicit: one curve an offset (0, 0.5, 1, darker is larger). Implicit: one curve an internal discount, at offset 1. Circles: the steps marked best; in mountain car, implicit, only these were run. What breaks a run: from a step that falls by two octaves with each halving of one minus the discount, or, explicit, from a cell drawn too often in one batch.", "name": "fig-value-learning-sweeps"}, "image": {"alt": "Six panels: chain, four rooms, mountain car in rows, explicit left and implicit right. Explicit curves are nearly flat and end; implicit curves for larger discounts end further left."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Every sweep of the source, one action.** Final residual against the step size, mean of 20 seeds, all on log axes; a curve ends where a run diverges. Explicit: one curve an offset (0, 0.5, 1, darker is larger). Implicit: one curve an internal discount, at offset 1. Circles: the steps marked best. What breaks a run: a step beyond a limit that falls by a factor of four with each halving of one minus the discount, or, explicit, from a cell drawn too often in one batch.", "name": "fig-value-learning-sweeps"}, "image": {"alt": "Six panels: chain, four rooms, mountain car in rows, explicit left and implicit right. Explicit curves are nearly flat and end; implicit curves for larger discounts end further left."}}
 fig, axes = figures.subplots(3, 2, size=(8.6, 9.6))
 sweep_ticks = {
     "chain": [(4.5, 5, 6), (4, 5, 6, 8)],
@@ -1058,21 +1068,16 @@ sweep_ticks = {
 }
 for row, domain in enumerate(problems.DOMAINS):
     left, right = axes[row]
-    explicit_finals = car["explicit"][0] if domain == "mountain_car" else finals[domain, "explicit"][2]
+    explicit_finals = finals[domain, "explicit"][2]
     for column, shade in zip(range(3), (COLORS["grey"], COLORS["middle grey"], COLORS["black"]), strict=True):
-        offset = column if domain == "mountain_car" else 5 * column
-        means = explicit_finals[:, offset].mean(-1)
+        means = explicit_finals[:, 5 * column].mean(-1)
         left.plot(grid.EXPLICIT_STEPS[domain], means, color=shade)
         chosen = grid.EXPLICIT_STEPS[domain].index(grid.BEST_EXPLICIT[domain])
         left.plot(grid.BEST_EXPLICIT[domain], means[chosen], "o", ms=11, mfc="none", color=shade)
     left.set(title=f"{domain.replace('_', ' ')}, explicit", ylabel="final residual")
     for k in range(4):
-        steps = grid.IMPLICIT_STEPS[domain]
-        if domain == "mountain_car":  # the marked steps only
-            taken, curve, chosen = [grid.BEST_IMPLICIT[domain][k]], car["implicit"][k, 2:], 0
-        else:
-            taken, curve = steps, finals[domain, "implicit"][k, :, 10]
-            chosen = marked[domain, "implicit"][k]
+        taken, curve = grid.IMPLICIT_STEPS[domain], finals[domain, "implicit"][k, :, 10]
+        chosen = marked[domain, "implicit"][k]
         look = {"color": figures.CYCLE[k], "label": f"$\\hat\\gamma={names[k]}$"}
         right.plot(taken, curve.mean(-1), **look)
         right.plot(taken[chosen], curve[chosen].mean(), "o", ms=11, mfc="none", color=figures.CYCLE[k])
@@ -1087,75 +1092,51 @@ plt.show()
 
 
 # %%
-def over_the_grid(domain, kind, discount):  # residual at every step over the smallest, mean over offsets
-    means = finals[domain, kind][discount].mean((-2, -1))
-    return means / means.min()
+def behind(
+    domain, kind, discount, step
+):  # residual there minus elsewhere, mean over offsets, in standard errors
+    means = finals[domain, kind][discount].mean(1)  # (step sizes, seeds)
+    others = [k for k in range(len(means)) if k != step and np.isfinite(means[k]).all()]
+    gaps = means[step] - means[others]
+    return gaps.mean(-1) / (gaps.std(-1, ddof=1) / math.sqrt(20))
 
 
-elsewhere = {
-    "implicit:fig-4": ("the largest step", over_the_grid("chain", "explicit", 2)[-1]),
-    "implicit:fig-5": ("either end of the grid", over_the_grid("four_rooms", "explicit", 2)[[0, -1]]),
-} | {
-    id: (
-        "γ̂ = .975 with the step marked for .8",
-        over_the_grid(domain, "implicit", 3)[marked[domain, "implicit"][0]],
-    )
-    for id, domain in (("implicit:fig-7", "chain"), ("implicit:fig-8", "four_rooms"))
+sweeps = [  # id, title, domain, learner; a wrong mark: its discount and step
+    ("fig-4", "Chain, explicit", "chain", "explicit", 2, 5),
+    ("fig-5", "Four rooms, explicit", "four_rooms", "explicit", 2, 0),
+    ("fig-6", "Mountain car, explicit", "mountain_car", "explicit", 2, 0),
+    ("fig-7", "Chain, implicit", "chain", "implicit", 0, 0),
+    ("fig-8", "Four rooms, implicit", "four_rooms", "implicit", 0, 0),
+    ("fig-9", "Mountain car, implicit", "mountain_car", "implicit", 0, 0),
+]
+at_marked = {
+    id: np.concatenate([behind(domain, kind, k, marked[domain, kind][k]) for k in range(4)])
+    for id, _, domain, kind, *_ in sweeps
 }
 
-# %%
-car_curves = {
-    "explicit": kept("mountain_car_explicit_3_offsets_part_3")["norm"][:, 0],
-    "implicit": kept("mountain_car_implicit_best_3_offsets_part_4")["norm"][:, 0, 0],
-}  # at steps 0, 10, 20, 50, 100, 200, 300
-car_means = car_curves["explicit"].mean((-2, -1))
-
 # %% tags=["hide-input"]
-for domain, kind, id, title in (
-    ("chain", "explicit", "implicit:fig-4", "Chain, explicit"),
-    ("four_rooms", "explicit", "implicit:fig-5", "Four rooms, explicit"),
-    ("chain", "implicit", "implicit:fig-7", "Chain, implicit, four discounts"),
-    ("four_rooms", "implicit", "implicit:fig-8", "Four rooms, implicit, four discounts"),
-):
-    taken = [2] if kind == "explicit" else range(4)
-    at_marked = [over_the_grid(domain, kind, k)[marked[domain, kind][k]] for k in taken]
-    breaks, far = elsewhere[id]
+for id, title, domain, kind, discount, wrong in sweeps:
     ledger.check(
-        id,
-        f"{title}: the step marked best is among the best of the grid",
-        measured=at_marked,
-        criterion=at_most("mean residual there / smallest on the grid", 1.25),
-        control=control(breaks, far),
+        f"implicit:{id}",
+        f"{title}: at four discounts no step of the grid ends lower than the one marked best",
+        measured=at_marked[id],
+        criterion=at_most(
+            "(residual at the marked step − at another) / standard error of the difference", 3.0, signed=True
+        ),
+        control=control(
+            f"the {'largest' if wrong else 'smallest'} step marked, against the marked one",
+            behind(domain, kind, discount, wrong).max(),
+        ),
         expected="reproduced",
         claim="experiment",
         seeds=range(20),
-        rtol=1e-3,
+        rtol=2e-2,
     )
-ledger.check(
-    "implicit:fig-6",
-    "Mountain car, explicit: every step of the grid ends within a quarter of the best",
-    measured=car_means[-1] / car_means[-1].min(),
-    criterion=at_most("mean residual at a step / smallest on the grid", 1.25),
-    control=control(
-        "after 10 of the 300 steps, the four smaller steps", car_means[1, :4] / car_means[1].min()
-    ),
-    expected="reproduced",
-    claim="experiment",
-    seeds=range(20),
-    rtol=2e-2,
-    noise=1e-2,
-)
-ledger.out_of_reach(
-    "implicit:fig-9",
-    "Mountain car, implicit: all step sizes and discounts",
-    needs="two hours on one CPU core, or one GPU, for 5280 runs with 400 by 400 systems",
-    command="python -m learning_dynamics.experiments.value_learning.sweep mountain_car implicit --part 1/4 --device cuda",
-    stand_in="the marked step of each of the four discounts, three offsets, 20 seeds",
-)
 
 # %% [markdown]
 # The top of the explicit grid in four rooms diverges, and so does a growing part of the implicit grid as
-# $\hat\gamma\to1$. The released choices stand up. In the chain at $\hat\gamma=.975$ a smaller step is better than the marked one.
+# $\hat\gamma\to1$; in mountain car, at the two largest discounts, nearly all runs from twice the marked step on. The released choices stand up. In the chain at $\hat\gamma=.95$ and $.975$ a smaller step
+# has a lower mean than the marked one, by less than two standard errors.
 #
 # ## Four latent actions
 #
@@ -1220,28 +1201,41 @@ ledger.check(
 )
 
 # %%
-four_actions = {
-    "chain": np.stack(
-        [kept("chain_implicit_4_actions")["norm"][-1, k, marked["chain", "implicit"][k]] for k in range(4)]
-    )[:, [0, 5, 10]],
-    "four_rooms": kept("four_rooms_implicit_4_actions_best_3_offsets")["norm"][-1][:, 0],
+explicit_panels = {  # four actions: all discounts, steps and offsets, mean over seeds
+    domain: kept(f"{domain}_explicit_4_actions")["norm"][-1].mean(-1) for domain in problems.DOMAINS
 }
-explicit_four = {
-    domain: kept(f"{domain}_explicit_4_actions")["norm"][-1][2, marked[domain, "explicit"][2]][[0, 5, 10]]
-    for domain in ("chain", "four_rooms")
-}
-one_action = {
-    domain: np.stack([best(domain, "implicit", k)[[0, 5, 10]] for k in range(4)]) for domain in four_actions
-}
-ratios = {domain: four_actions[domain].mean(-1) / one_action[domain].mean(-1) for domain in four_actions}
-explicit_ratio = {
-    domain: explicit_four[domain].mean(-1) / best(domain, "explicit")[[0, 5, 10]].mean(-1)
-    for domain in explicit_four
+chain_panel = kept("chain_implicit_4_actions")["norm"][-1].mean(-1)
+marked_runs = {  # at the marked steps: discounts, three offsets, seeds
+    domain: kept(f"{domain}_implicit_4_actions_best_3_offsets")["norm"][-1][:, 0]
+    for domain in ("four_rooms", "mountain_car")
 }
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Four latent actions change little.** Final residual with four actions over that with one, at the steps marked best, 20 seeds; dashed: explicit learners that start at the weights of a four-action model. The grey strip is a factor of 1.4. What breaks 'explicit panels are the same': in four rooms cells that are never drawn keep the higher start.", "name": "fig-value-learning-actions"}, "image": {"alt": "Ratios near one, within the grey strip, for the implicit learner in chain and four rooms at four discounts; the explicit ratio in four rooms is far above one at offset zero and below one at offset one."}}
-fig, axes = figures.subplots(1, 2, sharey=True)
-for ax, domain in zip(axes, ratios, strict=True):
+
+def at_the_mark(panel, domain, kind):  # three offsets at the marked step of each discount
+    return np.stack([panel[k, marked[domain, kind][k]][[0, 5, 10]] for k in range(4)])
+
+
+def one_action(domain, kind):  # the panel that the four actions are compared with
+    return finals[domain, kind].mean(-1)
+
+
+four_actions = {domain: ends.mean(-1) for domain, ends in marked_runs.items()}
+four_actions["chain"] = at_the_mark(chain_panel, "chain", "implicit")
+ratios = {
+    domain: four_actions[domain] / at_the_mark(one_action(domain, "implicit"), domain, "implicit")
+    for domain in problems.DOMAINS
+}
+explicit_ratio = {
+    domain: (
+        at_the_mark(explicit_panels[domain], domain, "explicit")
+        / at_the_mark(one_action(domain, "explicit"), domain, "explicit")
+    )[2]
+    for domain in problems.DOMAINS
+}
+
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Four latent actions change little.** Final residual with four actions over that with one, at the steps marked best, 20 seeds; dashed: explicit learners that start at the weights of a four-action model. The grey strip is a factor of 1.4; one cell of mountain car lies just outside. What breaks 'explicit panels are the same': in four rooms cells that are never drawn keep the higher start.", "name": "fig-value-learning-actions"}, "image": {"alt": "Ratios near one for the implicit learner in three domains at four discounts; the explicit ratio in four rooms is far above one at offset zero and below one at offset one."}}
+fig, axes = figures.subplots(1, 3, size=(9.6, 3.6), sharey=True)
+for ax, domain in zip(axes, problems.DOMAINS, strict=True):
     ax.axhspan(1 / 1.4, 1.4, color=COLORS["pale grey"])
     for k in range(4):
         ax.plot([0, 0.5, 1], ratios[domain][k], label=f"implicit, $\\hat\\gamma={names[k]}$")
@@ -1252,90 +1246,72 @@ axes[0].set_ylabel("four actions / one action")
 axes[0].legend(fontsize=8)
 plt.show()
 
+# %% [markdown]
+# The source says that with four actions "the same trends" are seen as with one. A trend is an order: which combinations of discount, step
+# size and offset end lower than which. So the panel of four actions should rank its combinations as the panel of one action of the same domain
+# does, and more so than as another domain's. The rank correlation is one for the same order and minus one for the reverse. In four rooms and in
+# mountain car the implicit learner with four actions is run at the marked step of each discount only.
+
+
 # %%
+def ranks(panel):  # a run that diverged ranks last
+    return stats.rankdata(np.where(np.isfinite(panel), panel, np.inf))
+
+
+def same_trends(four, kind, domain, marks=False):
+    # rank correlation with the domain's own panel of one action, minus that with each other domain's
+    panels = {
+        name: at_the_mark(one_action(name, kind), name, kind) if marks else one_action(name, kind)
+        for name in problems.DOMAINS
+    }
+    agreement = {name: np.corrcoef(ranks(four), ranks(panel))[0, 1] for name, panel in panels.items()}
+    own = agreement.pop(domain)
+    return own - np.array(list(agreement.values()))
+
+
+trends = {  # id: the panel of four actions; True: three offsets at the marked steps only
+    "fig-10": ("Chain, explicit", explicit_panels["chain"], "explicit", "chain"),
+    "fig-11": ("Four rooms, explicit", explicit_panels["four_rooms"], "explicit", "four_rooms"),
+    "fig-12": ("Mountain car, explicit", explicit_panels["mountain_car"], "explicit", "mountain_car"),
+    "fig-13": ("Chain, implicit", chain_panel, "implicit", "chain"),
+    "fig-14": ("Four rooms, implicit", four_actions["four_rooms"], "implicit", "four_rooms", True),
+    "fig-15": ("Mountain car, implicit", four_actions["mountain_car"], "implicit", "mountain_car", True),
+}
+elsewhere = {"chain": "four_rooms", "four_rooms": "mountain_car", "mountain_car": "chain"}
+four_runs = {  # four rooms, discount .95, marked step, (offsets, seeds)
+    "implicit": marked_runs["four_rooms"][2],
+    "explicit": kept("four_rooms_explicit_4_actions")["norm"][-1][2, marked["four_rooms", "explicit"][2]],
+}
+rise_of_four = {kind: rise_with_offset(ends) for kind, ends in four_runs.items()}
 assert explicit_ratio["four_rooms"][0] > 2 and explicit_ratio["four_rooms"][2] < 1
-untrained = {}  # four actions over one at step 0, offsets 0, 0.5 and 1, at the largest discount
-for domain, four, one in (
-    ("chain", "chain_implicit_4_actions", "chain_implicit"),
-    ("four_rooms", "four_rooms_implicit_4_actions_best_3_offsets", "four_rooms_implicit_part_4"),
-):
-    first, second = kept(four)["norm"][0, 3, 0].mean(-1), kept(one)["norm"][0, -1, 0].mean(-1)
-    untrained[domain] = (first[[0, 5, 10]] if len(first) == 11 else first) / second[[0, 5, 10]]
-first, second = (
-    kept(name)["norm"][0, 2, 1, [0, 5, 10]].mean(-1)
-    for name in ("chain_explicit_4_actions", "chain_explicit")
-)
-untrained["chain, explicit"] = first / second
 
 # %% tags=["hide-input"]
-for domain, id in (("chain", "implicit:fig-13"), ("four_rooms", "implicit:fig-14")):
+for id, (title, panel, kind, domain, *marks) in trends.items():
+    other = elsewhere[domain]
     ledger.check(
-        id,
-        f"{domain.replace('_', ' ').capitalize()}: four latent actions end within a factor 1.4 of one",
-        measured=np.abs(np.log(ratios[domain])),
-        criterion=at_most("|ln(mean residual, four actions / one action)|", math.log(1.4)),
+        f"implicit:{id}",
+        f"{title}: with four actions the same trends as with one",
+        measured=same_trends(panel, kind, domain, *marks),
+        criterion=at_least(
+            "rank correlation with the domain's panel of one action − with another domain's", 0.0, signed=True
+        ),
         control=control(
-            "before training, γ̂ = .975, offsets 0 and 0.5", np.abs(np.log(untrained[domain][:2]))
+            f"the panel of {other.replace('_', ' ')} in the place of the domain's own",
+            same_trends(panel, kind, other, *marks).min(),
         ),
         expected="reproduced",
         claim="experiment",
         seeds=range(20),
-        rtol=1e-3,
+        rtol=2e-2,
     )
-ledger.check(
-    "implicit:fig-10",
-    "Chain, explicit: the start of four actions changes nothing",
-    measured=np.abs(np.log(explicit_ratio["chain"])),
-    criterion=at_most("|ln(mean residual, start of four actions / of one)|", 0.05),
-    control=control("before training", np.abs(np.log(untrained["chain, explicit"]))),
-    expected="reproduced",
-    claim="experiment",
-    seeds=range(20),
-    rtol=1e-3,
-    noise=1e-3,
-)
-
-
-# %%
-def rise_with_offset(runs):  # of the final residual (offsets, seeds), from c = 0 to c = 1
-    return runs[-1] - runs[0]
-
-
-rises = {
-    "implicit, four actions": rise_with_offset(four_actions["four_rooms"][2]),
-    "explicit, four actions": rise_with_offset(explicit_four["four_rooms"]),
-    "explicit, one action": rise_with_offset(best("four_rooms", "explicit")),
-}
-
-# %% tags=["hide-input"]
-ledger.check(
-    "implicit:fig-11",
-    "Four rooms, explicit, start of four actions: still rises with the offset",
-    measured=rises["explicit, four actions"],
-    criterion=confident("rise of the final residual from c = 0 to c = 1", at_least=20.0),
-    control=control(
-        "the implicit learner with four latent actions",
-        rises["implicit, four actions"],
-    ),
-    expected="reproduced",
-    claim="experiment",
-    seeds=range(20),
-    rtol=1e-3,
-)
 ledger.check(
     "implicit:claim-four-actions-similar",
     "Four rooms: with four actions too the implicit learner feels the offset least",
-    measured={
-        "implicit": rises["implicit, four actions"],
-        "explicit": rises["explicit, four actions"],
-    },
+    measured=rise_of_four,
     criterion=ordering("rise of the final residual, four actions", ["implicit", "explicit"]),
     control=control(
         "explicit against explicit: the start of one action in the implicit learner's place",
-        {
-            "implicit": rises["explicit, one action"],
-            "explicit": rises["explicit, four actions"],
-        },
+        rise_of_four | {"implicit": rise_with_offset(best("four_rooms", "explicit"))},
     ),
     expected="reproduced",
     claim="experiment",
@@ -1441,13 +1417,19 @@ ledger.check(
 )
 
 # %% [markdown]
-# The residual falls with $c$ because everything falls, noise included, and the two learners end within a factor of 1.2 of each other
+# The residual falls with $c$ because everything falls, noise included, and the two learners end near each other
 # ({numref}`fig-value-learning-offsets`). Radial features overlap: a step at one state moves its neighbours, so the explicit
 # learner already generalizes, and there are no cells that are never touched. This agrees with the explanation above; it is no proof of it.
+# In the released runs the best implicit learner ends 6 to 12 % below the explicit one at offset 0. Ours end 2 to 6 % below it there, a difference
+# that 20 seeds do not tell from zero. (At the internal discount 0.95 and offset 0 the released mean itself is not a number, because a run
+# there diverged. None of ours did.)
 
 # %%
-car_ratio = car["implicit"].mean(-1) / car["explicit"][0, 5].mean(-1)
-car_four_curve = kept("mountain_car_explicit_4_actions_best_3_offsets_part_3")["norm"][:, 0, 0]
+car_best = np.stack([best("mountain_car", "implicit", k).mean(-1) for k in range(4)])[:, [0, 5, 10]]
+car_ratio = car_best / best("mountain_car", "explicit").mean(-1)[[0, 5, 10]]
+early = np.concatenate([part["norm"][1] for part in car_parts])  # after 10 steps
+early_explicit = kept("mountain_car_explicit")["norm"][1, 2, 5].mean(-1)[[0, 5, 10]]
+early_ratio = early[3, 1].mean(-1)[[0, 5, 10]] / early_explicit
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -1455,36 +1437,11 @@ ledger.check(
     "Mountain car, four internal discounts: the two learners end within a factor 1.2 of each other",
     measured=np.abs(np.log(car_ratio)),
     criterion=at_most("|ln(mean residual implicit / explicit)|, three offsets", math.log(1.2)),
-    control=control(
-        "after 10 of the 300 steps, γ̂ = .975",
-        np.abs(np.log(car_curves["implicit"][1].mean(-1) / car_curves["explicit"][1, 5].mean(-1))),
-    ),
+    control=control("after 10 of the 300 steps, γ̂ = .975", np.abs(np.log(early_ratio))),
     expected="reproduced",
     claim="experiment",
     seeds=range(20),
     rtol=2e-2,
-)
-ledger.check(
-    "implicit:fig-12",
-    "Mountain car, explicit: the start of four actions changes little",
-    measured=np.abs(np.log(car_four_curve[-1].mean(-1) / car["explicit"][0, 5].mean(-1))),
-    criterion=at_most("|ln(mean residual, start of four actions / of one)|", 0.05),
-    control=control(
-        "before training, offset 1",
-        abs(math.log(car_four_curve[0, 2].mean() / car_curves["explicit"][0, 5, 2].mean())),
-    ),
-    expected="reproduced",
-    claim="experiment",
-    seeds=range(20),
-    rtol=2e-2,
-    noise=1e-2,
-)
-ledger.out_of_reach(
-    "implicit:fig-15",
-    "Mountain car, implicit with four latent actions: all step sizes and discounts",
-    needs="five hours on one CPU core, or one GPU, for 5280 runs with several solves a step",
-    command="python -m learning_dynamics.experiments.value_learning.sweep mountain_car implicit --actions 4 --part 1/4 --device cuda",
-    stand_in="four actions in the chain and in four rooms",
 )
 
 # %% [markdown]
