@@ -162,7 +162,7 @@ figures.numbers(
 # goal. The data are $n$ visited states $x_i$ and their *returns* $y_i$: the sum of the rewards that the walk earned from there on,
 # the one $k$ steps ahead multiplied by $\gamma^k$. The value of a state is the expected return. With fixed
 # features $\phi(x)$ the estimated values are linear, $f(x)=\phi(x)^\top\beta$. The **explicit** learner trains $\theta=\beta$. The **implicit**
-# learner trains $\theta=(u,Z)$, the rewards and the logits of a latent Markov chain on $d$ states, and uses its values
+# learner trains $\theta=(u,Z)$, the rewards and the logits (free numbers whose softmax is a probability) of a latent Markov chain on $d$ states, and uses its values
 #
 # $$
 # \beta=A^{-1}u,\qquad A=I-\hat\gamma S_Z,
@@ -297,7 +297,7 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 #
 # :::{prf:definition} Chain
 # :label: implicit-def-chain-mdp
-# States $0,\dots,9$ in a row and a transient state $10$; $\gamma=0.9$, one-hot features. The right action leads one state
+# States $0,\dots,9$ in a row and a transient state $10$; $\gamma=0.9$, one-hot features (the state $i$ has the $i$-th unit vector). The right action leads one state
 # on, from 9 back to 0 with reward 10. The wrong action leads to state 10. From there both actions lead to 0; the wrong one pays 1. The policy
 # takes the right action, or with probability $0.1$ any of the two. Data: the first states of 50 trajectories of 100 steps, with
 # their returns.
@@ -307,7 +307,7 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 # :label: implicit-def-four-rooms
 # A grid of $11\times11$ cells, 17 of them walls, which one can leave but not enter, and an absorbing state; $\gamma=0.9$.
 # With probability $\frac13$ one of the other three moves is made. Any action in the goal $(7,1)$ pays 1 and leads to the absorbing state, where
-# only the offset is paid. Features are one-hot over the cells, zero in the absorbing state, so that no learner can fit its value $c/(1-\gamma)$. The policy is greedy for the optimal
+# only the offset is paid. Features are one-hot over the cells, zero in the absorbing state, so that no learner can fit its value $c/(1-\gamma)$. The policy takes the best action under the optimal
 # values, or with probability $0.1$ any action. Data: all states of 80 trajectories of 80 steps from uniformly random starts, each with
 # the return of the rest of its trajectory.
 # :::
@@ -783,7 +783,7 @@ ledger.check(
 # :::
 #
 # For comparison, the leading term of the implicit $P$ is $c_v(1-\hat\gamma)^{-2}\mathbf 1\mathbf 1^\top$ with
-# $c_v=v^\top(I+\hat\gamma^2\,\mathrm{diag}(q))v\ge\frac1d$, $v$ the stationary law of $S_Z$. So a bias imitates it if its step times $s^2$ is
+# $c_v=v^\top(I+\hat\gamma^2\,\mathrm{diag}(q))v\ge\frac1d$, $v$ the stationary law of $S_Z$ (the long-run share of time in each latent state). So a bias imitates it if its step times $s^2$ is
 # of the size of $\eta c_v(1-\hat\gamma)^{-2}$. Below it is 2.4; the implicit learner has 3.3 if $c_v=1/d$.
 #
 # **Predict first.** Which of these also close the gap: subtracting the mean target from all targets (*centring*) and adding it back at the end; Adam?
@@ -1447,7 +1447,7 @@ ledger.check(
 # %% [markdown]
 # ## The noise of an update
 #
-# Appendix F of the source plots, at the end of training, the ratio $\rho=\mathbb E\lVert\Delta\beta\rVert^2/\lVert\mathbb E\Delta\beta\rVert^2$
+# How much of an update is signal and how much is noise of the batch? Appendix F of the source plots, at the end of training, the *moment ratio* $\rho=\mathbb E\lVert\Delta\beta\rVert^2/\lVert\mathbb E\Delta\beta\rVert^2$
 # of one update and the bound $1+\frac1b(r_{\max}/r_{\min})^2$, which holds up to a constant if all residuals have one sign, and calls the result inconclusive. With
 # batches drawn with replacement and $V_i=r_iP\phi(x_i)$ one has exactly, to first order in the step,
 #
