@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
+import access
 import pytest
-from browsing import CHAPTERS, PAGES, Bench, needs_chromium
+from browsing import CHAPTERS, PAGES, Bench, everything_unfolded, needs_chromium
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "book/_ext"))
@@ -82,6 +83,18 @@ def test_the_first_hit_is_what_was_meant(query: str, bench: Bench) -> None:
     assert page.locator("#search-results li > a").first.get_attribute("href") == FIRST[query]
     shown = page.locator("#search-results").inner_text()
     assert not re.search(r"[\\$]", shown), shown
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_axe_finds_nothing_among_the_results(width: int, theme: str, bench: Bench) -> None:
+    if reason := access.missing():
+        pytest.skip(reason)
+    page = results(bench, "preconditioner")
+    everything_unfolded(page, theme, width=width)
+    assert page.locator("#search-results li").count() > 10
+    assert page.evaluate("() => document.documentElement.scrollWidth") == width
+    assert access.faults(page) == []
 
 
 @needs_chromium
