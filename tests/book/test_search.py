@@ -63,6 +63,12 @@ def results(bench: Bench, query: str) -> Any:
     return page
 
 
+def listed(html: Path) -> dict[str, Any]:
+    """What the search page knows."""
+    script = (html / "_static/search/places.js").read_text(encoding="utf-8")
+    return json.loads(script.removeprefix("window.ldPlaces=").rstrip(";\n"))
+
+
 def folded_lines(chapter: str) -> set[str]:
     """The lines of code that a chapter's page folds away or leaves out, and shows nowhere else."""
     cells = json.loads(read.notebook_path(ROOT, chapter).read_text(encoding="utf-8"))["cells"]
@@ -112,11 +118,7 @@ def test_a_word_that_nobody_wrote_is_not_found(bench: Bench) -> None:
 
 
 def test_every_statement_is_found_by_its_number_and_its_source(html: Path) -> None:
-    places = json.loads(
-        (html / "_static/search/places.js")
-        .read_text(encoding="utf-8")[len("window.ldPlaces=") :]
-        .rstrip(";\n")
-    )
+    places = listed(html)
     known = {(places["pages"][page], anchor) for _, page, anchor, *_ in places["places"]}
     missing = []
     for page in PAGES:
@@ -129,13 +131,17 @@ def test_every_statement_is_found_by_its_number_and_its_source(html: Path) -> No
         assert (f"chapters/{record['chapter']}", anchor) in known
 
 
+def test_no_place_is_named_by_a_formula_in_tex(html: Path) -> None:
+    words = [word for place in listed(html)["places"] for word in place[3:]]
+    assert len(words) > 5000
+    assert [word for word in words if re.search(r"\\[A-Za-z(]|\$", word)] == []
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_what_is_searched_is_prose(chapter: str, html: Path) -> None:
     stored = (html / f"_static/search/text/chapters/{chapter}.json").read_text(encoding="utf-8")
     kept = json.loads(stored)
-    texts = [text for _, text in kept["blocks"]] + [
-        place["text"] + place["title"] for place in kept["places"]
-    ]
+    texts = [text for _, text in kept["blocks"]]
     assert len(texts) > 50
     assert [text for text in texts if re.search(r"\\[A-Za-z(]|\$", text)] == []
     whole = "\n".join(texts)

@@ -156,18 +156,25 @@ def note(
                 meaning = " ".join(plain.text(each) for each in item.findall(nodes.definition))
                 word = {"kind": "term", "id": term["ids"][0], "number": "", "title": plain.text(term)}
                 places.append(word | {"text": short(meaning)})
-    path = Path(app.outdir, TEXTS, f"{pagename}.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stored = {"places": places, "blocks": [] if pagename in LISTS else blocks}
-    path.write_text(json.dumps(stored, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    blocks = [] if pagename in LISTS else blocks
+    for folder, stored in ((Path(app.outdir, TEXTS), {"blocks": blocks}), (_noted(app), {"places": places})):
+        path = folder / f"{pagename}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(stored, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+
+
+def _noted(app: Sphinx) -> Path:
+    """Return where places wait for the search page, also from one build to the next."""
+    return Path(app.doctreedir, "places")
 
 
 def gather(app: Sphinx) -> None:
     """Write the places of all pages into one file, and forget pages that are gone."""
-    root = Path(app.outdir, TEXTS)
-    for path in root.rglob("*.json"):
-        if path.relative_to(root).with_suffix("").as_posix() not in app.env.found_docs:
-            path.unlink()
+    root = _noted(app)
+    for folder in (root, Path(app.outdir, TEXTS)):
+        for path in folder.rglob("*.json"):
+            if path.relative_to(folder).with_suffix("").as_posix() not in app.env.found_docs:
+                path.unlink()
     pages = _order(app.env)
     rows = {(f"chapters/{row.chapter}", row.anchor): row for row in evidence.rows(Path(app.srcdir))}
     authors = {source.code: source.authors for source in evidence.SOURCES}
