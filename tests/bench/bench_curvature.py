@@ -23,6 +23,8 @@ from timing import Row, in_turns, one_thread, peak_memory, shortest, show
 
 REPEATS = 15
 TURNS = 7
+CURVLINOPS = "curvlinops-for-pytorch==3.0.1 einconv einops jaxtyping linear_operator mpmath wadler_lindig"
+"""What the comparison needs; its declared dependencies would bring another torch."""
 
 
 def problem() -> tuple[nn.Module, Tensor, Tensor]:
@@ -82,7 +84,10 @@ def small_cnn() -> tuple[nn.Module, Tensor, Tensor]:
 
 def _against_curvlinops() -> Iterator[Row]:
     if importlib.util.find_spec("curvlinops") is None:
-        yield "products against curvlinops", "curvlinops is not installed"
+        yield (
+            "products against curvlinops",
+            f"curvlinops is not installed: pip install --no-deps {CURVLINOPS}",
+        )
         return
     yield "curvlinops", importlib.metadata.version("curvlinops-for-pytorch")
     ratios: list[float] = []
