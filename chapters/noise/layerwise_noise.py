@@ -458,7 +458,9 @@ shares = torch.stack(
 )
 printed = torch.stack([first_gap / (5 / 4 * (1 + length**2) * noise**2), second_gap / noise**3])
 
-triple = torch.tensor([0.5, 1.0, -2.0], **like)  # the formulas themselves, by a product rule
+at_one = ((1 + noise[2] ** 2) ** 3 - 1) / 2  # s = 1: smoothed − loss, from the product
+assert torch.allclose(first_gap[2], at_one) and torch.allclose(second_gap[2], at_one - 3 / 2 * noise[2] ** 2)
+triple = torch.tensor([0.5, 1.0, -2.0], **like)  # the formulas themselves, by quadrature
 by_nodes = smoothing.smoothed(lambda t: t.prod(-1).square() / 2, triple, 0.3)
 by_effective = smoothing.effective_loss(lambda t: t.prod()[None], lambda f: f.square().sum() / 2, triple, 0.3)
 assert math.isclose(float(by_nodes), float((triple**2 + 0.09).prod()) / 2)
