@@ -66,14 +66,15 @@ like = {"dtype": run.dtype, "device": run.device}
 chains = run.pick(smoke=1000, book=10_000, paper=100_000)
 
 # %%
-eta, sigma, steps, coin = 0.05, 0.5, 8000, run.generator("coins")
+eta, sigma, coin = 0.05, 0.5, run.generator("coins")
+steps = run.pick(smoke=4000, book=8000, paper=8000)
 u = torch.full((chains,), 3.0, **like)
 u[: chains // 2] = 0.4  # half of the runs start at each of the two crosses
 v, frames = 1 / u, {}
 for k in range(steps + 1):
-    if k in (0, 400, 1600, 8000):
+    if k in (0, 400, 1600, steps):
         frames[k] = torch.stack([u, v])
-    xi = sigma * (2 * torch.randint(2, u.shape, generator=coin) - 1).to(u)  # +σ or −σ
+    xi = sigma * (2 * torch.randint(2, u.shape, generator=coin) - 1).to(u)
     e = u * v - (1 + xi)  # residual against the perturbed label
     u, v = u - eta * e * v, v - eta * e * u
 
