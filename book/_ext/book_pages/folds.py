@@ -1,7 +1,7 @@
 """What the page generators write and a screen reader stumbles over, put right before a page is written.
 
 A fold of code is announced by the words that stand on it. The parameters of a signature, each on a line of its own, are
-no list of definitions.
+no list of definitions. An entry of the bibliography is one of a list: the role that docutils gives it is deprecated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def mend(
 ) -> None:
     """Take the label of folds away, so that the words of the summary are the name; write parameters as lines."""
     if "body" in context:
-        context["body"] = _SIGNATURE.sub(_lines, context["body"].replace(_LABEL, ""))
+        body = context["body"].replace(_LABEL, "").replace(' role="doc-biblioentry"', ' role="listitem"')
+        context["body"] = _SIGNATURE.sub(_lines, body)
 
 
 def _lines(found: re.Match[str]) -> str:
