@@ -1534,8 +1534,8 @@ ax.axis("off")
 plt.show()
 
 # %% [markdown]
-# Doubling does $T\log_2T$ multiplications where the loop does $T$. The library's scan does $2T$: it cuts the sequence
-# into $\sqrt T$ pieces, runs all pieces side by side, and hands the last states on. A third way is to see
+# Doubling does $T\log_2T$ multiplications where the loop does $T$. The library's scan does $2T$ in $2\log_2T$ rounds: it adds
+# up neighbours, then pairs of neighbours, and so on, and completes the states between on the way back. A third way is to see
 # {eq}`eq-lru-unrolled` as a convolution with $1,\lambda,\lambda^2,\dots$ and to use the fast Fourier transform. All three
 # agree, in single precision too, and differ in time and memory.
 
