@@ -78,7 +78,7 @@ n, d_x = 40, 10
 X = torch.randn(n, d_x, generator=run.generator("data"), **like)
 truth = torch.zeros(d_x, **like)
 truth[:2] = torch.tensor([1.0, -1.0])
-S = X.T @ X / n  # the second moment of the inputs, later called Σ̂
+S = X.T @ X / n  # the second moment of the inputs, Σ with a hat below
 
 
 def fitted(m):  # weights of width m with W_1' a = truth, equally long layers
