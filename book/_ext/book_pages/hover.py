@@ -11,6 +11,7 @@ from sphinx.environment import BuildEnvironment
 from book_pages import plain
 
 LONGEST = 300  # characters that are shown
+UNTOLD = "An equation that one line cannot hold"
 
 
 def collect(app: Sphinx, doctree: nodes.document) -> None:
@@ -21,6 +22,7 @@ def collect(app: Sphinx, doctree: nodes.document) -> None:
             continue
         if isinstance(node, nodes.math_block):
             text = plain.formula(node.astext())
+            text = UNTOLD if text == plain.SKIPPED else text
         elif isinstance(node, nodes.figure):
             text = " ".join(plain.text(caption) for caption in node.findall(nodes.caption))
         elif isinstance(node, nodes.Admonition):
