@@ -655,7 +655,7 @@ paths = {
     back: torch.stack(
         kicked(
             valley.gradient,
-            valley_start,
+            valley_start[:1].expand(24, 11),
             eta_valley,
             sigma_valley,
             walks,
@@ -666,7 +666,7 @@ paths = {
         )[1]
     )
     for back in (False, True)
-}  # (marks, 6, 11)
+}  # (marks, 24 runs, 11)
 z_paths = {back: eta_valley / 2 * path[..., :-1].square().sum(-1) for back, path in paths.items()}
 z_paths = {
     back: z.nan_to_num(1.0, 1.0).clamp(max=1.0) for back, z in z_paths.items()
@@ -728,15 +728,15 @@ ledger.check(
     "Differenced runs end flatter than the start, plain runs sharper",
     measured={
         "differenced": z_paths[True][-1],
-        "start": torch.full((6,), 0.5, **like),
+        "start": torch.full((24,), 0.5, **like),
         "plain": z_paths[False][len(path_marks) // 2 :].mean(0),
     },
-    criterion=ordering("z = η‖u‖²/2", ("differenced", "start", "plain")),
+    criterion=ordering("z = η‖u‖²/2, 24 runs", ("differenced", "start", "plain")),
     control=control(
         "both kinds of kicks exchanged",
         {
             "differenced": z_paths[False][len(path_marks) // 2 :].mean(0),
-            "start": torch.full((6,), 0.5, **like),
+            "start": torch.full((24,), 0.5, **like),
             "plain": z_paths[True][-1],
         },
     ),
