@@ -39,6 +39,8 @@ def s4d_inv(states: int, *, dtype: torch.dtype = torch.complex128) -> Tensor:
     r"""Return the rates :math:`\tilde a_n=-\frac12+i\frac N\pi(\frac N{2n+1}-1)`, S4D-Inv.
 
     n = 0, ..., N - 1 (Gu, Gupta, Goel and Ré 2022).
+    A real state of size N has N/2 conjugate pairs, which are `s4d_inv(N)[: N // 2]`: from n = N/2 on the imaginary
+    parts are negative, and pair with no rate before them.
 
     Args:
         states: N >= 1.
