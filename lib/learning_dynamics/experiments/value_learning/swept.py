@@ -17,7 +17,6 @@ from torch import Tensor
 from learning_dynamics.experiments.value_learning.models import Implicit, ImplicitActions
 
 MOST_SWEEPS = 60
-Array = NDArray[Any]
 
 
 class Sweeps(NamedTuple):
@@ -40,16 +39,16 @@ class Sweeps(NamedTuple):
         gap: left (I - M) 1.
     """
 
-    M: Array
-    s: Array
-    D: Array
-    left: Array
-    of_left: Array
-    of_ones: Array
+    M: NDArray[Any]
+    s: NDArray[Any]
+    D: NDArray[Any]
+    left: NDArray[Any]
+    of_left: NDArray[Any]
+    of_ones: NDArray[Any]
     gap: float
 
     @classmethod
-    def of(cls, rows: Array, total: Array, discount: float, left: Array) -> Sweeps:
+    def of(cls, rows: NDArray[Any], total: NDArray[Any], discount: float, left: NDArray[Any]) -> Sweeps:
         """Return the solver of a matrix.
 
         Args:
@@ -68,7 +67,7 @@ class Sweeps(NamedTuple):
         of_ones = discount * (1 - s) / D
         return cls(rows, s, D, left, left @ rows, of_ones, float(left @ (1 - of_ones)))
 
-    def solve(self, right: Array, start: Array, tolerance: float) -> Array:
+    def solve(self, right: NDArray[Any], start: NDArray[Any], tolerance: float) -> NDArray[Any]:
         """Return the solution of A x = right.
 
         Args:
@@ -89,7 +88,7 @@ class Sweeps(NamedTuple):
                 return x
         return np.linalg.solve(self._matrix(), right).astype(right.dtype)
 
-    def solve_transposed(self, right: Array, tolerance: float) -> Array:
+    def solve_transposed(self, right: NDArray[Any], tolerance: float) -> NDArray[Any]:
         """Return D a for the solution a of A' a = right.
 
         Args:
@@ -109,18 +108,18 @@ class Sweeps(NamedTuple):
                 return x
         return self.D * np.linalg.solve(self._matrix().T, right).astype(right.dtype)
 
-    def _matrix(self) -> Array:
+    def _matrix(self) -> NDArray[Any]:
         return np.diag(self.D) - self.D[:, None] * self.M
 
 
 class _Run(NamedTuple):
     """The arrays of one run, on the memory of the model's tensors."""
 
-    u: Array
-    Z: Array
-    beta: Array
-    left: Array
-    rows: Array  # room for a matrix
+    u: NDArray[Any]
+    Z: NDArray[Any]
+    beta: NDArray[Any]
+    left: NDArray[Any]
+    rows: NDArray[Any]  # room for a matrix
     discount: float
     step_size: float
 
@@ -256,7 +255,7 @@ class ImplicitActionsSwept(ImplicitActions):
             S[policy, self.state] = run.rows / total[:, None]
 
 
-def _exponentials(Z: Array, out: Array) -> Array:
+def _exponentials(Z: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
     """Put exp Z into `out` and return its row sums, finite: rows of Z are shifted where they would not be."""
     for _ in range(2):
         np.exp(Z, out=out)
@@ -267,7 +266,9 @@ def _exponentials(Z: Array, out: Array) -> Array:
     return total
 
 
-def _move(Z: Array, u: Array, solver: Sweeps, beta: Array, moved: Array, discount: float) -> None:
+def _move(
+    Z: NDArray[Any], u: NDArray[Any], solver: Sweeps, beta: NDArray[Any], moved: NDArray[Any], discount: float
+) -> None:
     """Take a step in place; `moved` is D a times the step size."""
     drop = (beta - u) / discount  # S beta
     diagonal = discount * solver.s * (beta - drop) * moved / solver.D
