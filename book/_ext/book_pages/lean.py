@@ -1,8 +1,9 @@
-"""What the pages do not need is not published: source maps of the theme, and colours of figures that nobody sees."""
+"""What the pages do not need is not published: source maps and translations of the theme, colours that nobody sees."""
 
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 from PIL import Image, ImageChops
@@ -16,12 +17,14 @@ LARGEST_CHANGE = 16
 def finish(app: Sphinx, exception: Exception | None) -> None:
     """Make the folder of pages lean, at the end of a build of pages.
 
-    The source maps go; they are for those who debug the theme. Figures get a palette of 256 colours where that changes
-    hardly a pixel, which makes them a third as large; the notebooks keep the figures as they are.
+    The source maps go; they are for those who debug the theme. So do its translations, which only a build reads.
+    Figures get a palette of 256 colours where that changes hardly a pixel, which makes them a third as large; the
+    notebooks keep the figures as they are.
     """
     if exception is None and app.builder.format == "html":
         for path in Path(app.outdir, "_static").rglob("*.map"):
             path.unlink()
+        shutil.rmtree(Path(app.outdir, "_static", "locales"), ignore_errors=True)
         for path in Path(app.outdir, "_images").glob("*.png"):
             shrink(path)
 
