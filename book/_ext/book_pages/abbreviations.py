@@ -26,7 +26,7 @@ def explain(html: str) -> str:
     def place(found: re.Match[str]) -> str:
         text = found[0]
         for word, meaning in MEANINGS.items():
-            text = re.sub(word, lambda match, m=meaning: f'<abbr title="{escape(m)}">{match[0]}</abbr>', text)
+            text = re.sub(f"({word})", rf'<abbr title="{escape(meaning)}">\1</abbr>', text)
         return text
 
     return _PLACES.sub(place, html)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from learning_dynamics.experiments.value_learning.models import Implicit, ImplicitActions
@@ -39,16 +38,16 @@ class Sweeps(NamedTuple):
         gap: left (I - M) 1.
     """
 
-    M: NDArray[Any]
-    s: NDArray[Any]
-    D: NDArray[Any]
-    left: NDArray[Any]
-    of_left: NDArray[Any]
-    of_ones: NDArray[Any]
+    M: np.ndarray
+    s: np.ndarray
+    D: np.ndarray
+    left: np.ndarray
+    of_left: np.ndarray
+    of_ones: np.ndarray
     gap: float
 
     @classmethod
-    def of(cls, rows: NDArray[Any], total: NDArray[Any], discount: float, left: NDArray[Any]) -> Sweeps:
+    def of(cls, rows: np.ndarray, total: np.ndarray, discount: float, left: np.ndarray) -> Sweeps:
         """Return the solver of a matrix.
 
         Args:
@@ -67,7 +66,7 @@ class Sweeps(NamedTuple):
         of_ones = discount * (1 - s) / D
         return cls(rows, s, D, left, left @ rows, of_ones, float(left @ (1 - of_ones)))
 
-    def solve(self, right: NDArray[Any], start: NDArray[Any], tolerance: float) -> NDArray[Any]:
+    def solve(self, right: np.ndarray, start: np.ndarray, tolerance: float) -> np.ndarray:
         """Return the solution of A x = right.
 
         Args:
@@ -88,7 +87,7 @@ class Sweeps(NamedTuple):
                 return x
         return np.linalg.solve(self._matrix(), right).astype(right.dtype)
 
-    def solve_transposed(self, right: NDArray[Any], tolerance: float) -> NDArray[Any]:
+    def solve_transposed(self, right: np.ndarray, tolerance: float) -> np.ndarray:
         """Return D a for the solution a of A' a = right.
 
         Args:
@@ -108,18 +107,18 @@ class Sweeps(NamedTuple):
                 return x
         return self.D * np.linalg.solve(self._matrix().T, right).astype(right.dtype)
 
-    def _matrix(self) -> NDArray[Any]:
+    def _matrix(self) -> np.ndarray:
         return np.diag(self.D) - self.D[:, None] * self.M
 
 
 class _Run(NamedTuple):
     """The arrays of one run, on the memory of the model's tensors."""
 
-    u: NDArray[Any]
-    Z: NDArray[Any]
-    beta: NDArray[Any]
-    left: NDArray[Any]
-    rows: NDArray[Any]  # room for a matrix
+    u: np.ndarray
+    Z: np.ndarray
+    beta: np.ndarray
+    left: np.ndarray
+    rows: np.ndarray  # room for a matrix
     discount: float
     step_size: float
 
@@ -255,7 +254,7 @@ class ImplicitActionsSwept(ImplicitActions):
             S[policy, self.state] = run.rows / total[:, None]
 
 
-def _exponentials(Z: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
+def _exponentials(Z: np.ndarray, out: np.ndarray) -> np.ndarray:
     """Put exp Z into `out` and return its row sums, finite: rows of Z are shifted where they would not be."""
     for _ in range(2):
         np.exp(Z, out=out)
@@ -267,7 +266,7 @@ def _exponentials(Z: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
 
 
 def _move(
-    Z: NDArray[Any], u: NDArray[Any], solver: Sweeps, beta: NDArray[Any], moved: NDArray[Any], discount: float
+    Z: np.ndarray, u: np.ndarray, solver: Sweeps, beta: np.ndarray, moved: np.ndarray, discount: float
 ) -> None:
     """Take a step in place; `moved` is D a times the step size."""
     drop = (beta - u) / discount  # S beta
