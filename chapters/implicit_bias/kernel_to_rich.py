@@ -16,10 +16,10 @@
 # **Does it matter how large $\alpha$ is?** It decides everything: training ends at the solution of least
 # $Q_\alpha$, a penalty that nobody wrote down, whose ball is a circle for large $\alpha$ and a diamond for small.
 # **What breaks it**: a start that is not the same for all weights. Then $Q_\alpha$ predicts the wrong point, and
-# another potential, known before the first step, predicts the right one.
+# another penalty, known before the first step, predicts the right one.
 #
-# Slide $\alpha$. The ball touches the line of solutions exactly where training ends; the needle shows how far the
-# tangent kernel has moved on the way.
+# Slide $\alpha$. The ball touches the line of solutions exactly where training ends; the needle shows by
+# which factor the matrix in front of the gradient in $\beta$ (the tangent kernel, defined below) has changed on the way.
 #
 # <div class="ld-widget" data-widget="hypentropy-ball" data-alpha="0.1"></div>
 
@@ -229,7 +229,7 @@ assert torch.allclose(library[0], torch.cat(by_hand), rtol=1e-12, atol=1e-14)
 #
 # $$\beta(t)=2\alpha^2\sinh\bigl(X^\top\nu(t)\bigr).$$ (eq-kernel-to-rich-sinh)
 #
-# Gradient descent on $\beta$ itself stays in the row space of $X$. Here it is
+# Gradient descent on $\beta$ itself, from zero, stays in the row space of $X$. Here it is
 # $\operatorname{arcsinh}(\beta/2\alpha^2)$ that never leaves it. The end point is the one solution of $X\beta=y$
 # with this property, and that is the optimality condition of a convex problem.
 #
@@ -281,8 +281,8 @@ assert torch.allclose(library[0], torch.cat(by_hand), rtol=1e-12, atol=1e-14)
 #
 # For the check the flow {eq}`eq-kernel-to-rich-flow` is integrated in all $2d_x$ parameters, together with
 # $\int r$, by a solver with a relative tolerance of $10^{-11}$ a step. The other side knows nothing of flows: a
-# trust-region method of SciPy minimizes $Q_\alpha$ over $\beta=X^+y+Nz$, where the columns of $N$ span what $X$
-# cannot see. We allow a thousand times the tolerance of a step. What breaks it is the penalty of half the scale,
+# trust-region method of SciPy minimizes $Q_\alpha$ over $\beta=X^+y+Nz$, with the pseudo-inverse $X^+$, where the columns of
+# $N$ span what $X$ cannot see. We allow a thousand times the tolerance of a step. What breaks it is the penalty of half the scale,
 # $Q_{\alpha/2}$.
 
 # %%
@@ -319,6 +319,15 @@ def time_needed(X, scale, beta):  # sixty times the slowest decay time at the en
 
 
 # %% [markdown]
+# Each result on this page is checked by a computation whose outcome stands in a card or a row. It says how many values
+# were measured, what they were allowed to be and, after "what breaks it", the same measurement for something wrong,
+# which has to fail; "at best" is the wrong value that comes nearest to passing. Where two means are compared, "(at
+# least ...)" is the lower end of the 99.9 % interval of their difference, which must be positive. An identity that holds up to rounding is allowed
+# "$100\,\varepsilon\cdot$ size", with the rounding unit $\varepsilon$ of the number type ($2.2\cdot10^{-16}$ in 64 bits) and the
+# size of the numbers that enter. A printed statement that is corrected is marked *refereed* if a
+# referee, who derived it again from the source, confirmed the correction.
+# {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the rest.
+#
 # A stiff solver cannot share its steps between runs, so the runs are integrated one after the other; everything
 # else on this page is batched.
 
@@ -428,7 +437,7 @@ figures.numbers(
 # $$ (eq-kernel-to-rich-dual)
 #
 # with $x_i$ the columns of $X$. Training the network is gradient flow on a *convex* function of $n$ variables, the
-# dual of the penalty problem. The non-convex loss in $2d_x$ parameters was a disguise.
+# dual of the penalty problem: it has one variable $\nu_j$ for each equation, and the maximum of $-D$ is the minimum of $Q_\alpha$. The non-convex loss in $2d_x$ parameters was a disguise.
 #
 # :::{prf:proposition} The flow always converges
 # :label: regularization-beyond-flow-converges
@@ -516,6 +525,7 @@ ledger.check(
 # 4. Divide by $\lVert\beta\rVert_1\ln\alpha^{-2}$: the rest vanishes, but only like $1/\ln\alpha^{-2}$. $\square$
 # :::
 #
+# The sum $\lVert\beta\rVert_1\ln\alpha^{-2}+\sum_i|\beta_i|(\ln|\beta_i|-1)$ is called the *entropic form* in the rows below.
 # The check takes step 4 without a limit: the distance of $Q_\alpha$ from $\lVert\beta\rVert_1\ln\alpha^{-2}$ is at
 # most $\lVert\beta\rVert_1+\sum|\beta_i||\ln|\beta_i||+2d_x\alpha^2$, for scales down to $10^{-64}$.
 #
@@ -675,7 +685,7 @@ ledger.check(
 #    $Q_\alpha(\beta^{\ell_1})-Q_\alpha(\beta_\alpha)\le\sum_{j\notin S}2\alpha^2(\cosh x_j^\top\nu-1)\le\alpha^{2(1-m)}\sum_{j\notin S}e^{|x_j^\top w|}$,
 #    because $2(\cosh v-1)\le e^{|v|}$ and $|x_j^\top\nu|\le m\Lambda+|x_j^\top w|$.
 # 3. *What the gap controls.* $\nabla Q_\alpha(\beta_\alpha)=X^\top\nu_\alpha$ is orthogonal to
-#    $\beta^{\ell_1}-\beta_\alpha$, so the gap is a Bregman divergence, a sum of non-negative terms over the
+#    $\beta^{\ell_1}-\beta_\alpha$, so the gap equals $Q_\alpha(\beta^{\ell_1})-Q_\alpha(\beta_\alpha)-\langle\nabla Q_\alpha(\beta_\alpha),\beta^{\ell_1}-\beta_\alpha\rangle$, a sum of non-negative terms over the
 #    coordinates. For $j\notin S$ the term is
 #    $Q^*_j=2\alpha^2(\cosh u_j-1)=\sqrt{[\beta_\alpha]_j^2+4\alpha^4}-2\alpha^2\ge|[\beta_\alpha]_j|-2\alpha^2$
 #    with $u=X^\top\nu_\alpha$.
@@ -822,6 +832,11 @@ ledger.check(
 )
 
 # %% [markdown]
+# How fast each weight moves changes on the way. Since $\theta_+\odot\theta_-=\alpha^2\mathbf 1$ at all times, the matrix in
+# $\dot\beta=-JJ^\top\nabla_\beta\mathcal L$ is $JJ^\top=4\,\mathrm{diag}\sqrt{\beta^2+4\alpha^4}$, which the next section derives. We call
+# $\sqrt{\beta_i^2+4\alpha^4}$ the *kernel weights*. At the start all are $2\alpha^2$; the largest change of one of them, divided by
+# $2\alpha^2$, is the kernel's *relative change*.
+#
 # :::{admonition} Predict first
 # :class: tip
 # On some problem $\beta^{\ell_1}$ has largest weight one and $m=0.6$. Someone trains with $\alpha=10^{-2}$ and
@@ -890,8 +905,8 @@ figures.numbers(
 # %% [markdown]
 # ## The large end: a kernel that stands still
 #
-# How the model sees the data at $\theta$ is its tangent kernel, the matrix that {eq}`eq-kernel-to-rich-flow` puts
-# in front of the gradient. With $J=\partial\beta/\partial\theta$,
+# How the model sees the data at $\theta$ is its tangent kernel, the matrix $JJ^\top$ that
+# {eq}`eq-kernel-to-rich-flow`, written for $\beta$, puts in front of the gradient $\nabla_\beta\mathcal L$. With $J=\partial\beta/\partial\theta$,
 #
 # $$
 # \begin{aligned}
@@ -1180,7 +1195,7 @@ figures.numbers(
 # $$
 # :::
 #
-# *The key step.* $\beta(t)=2\alpha_i^2\sinh(x_i^\top\nu(t)+c_i)$ with $c=\nabla Q(\beta(0))$: the gradient of the
+# *The key step.* $\beta_i(t)=2\alpha_i^2\sinh(x_i^\top\nu(t)+c_i)$ with $c=\nabla Q(\beta(0))$: the gradient of the
 # divergence is what stays in the row space.
 #
 # :::{dropdown} Proof
@@ -1306,7 +1321,8 @@ figures.numbers(
 # hundredths of that, counts as success here (grey line of the figure). The level is a choice: with fifteen problems in
 # place of twenty, one run of four came too near to $0.025$ to call.
 #
-# Two classical estimators are drawn for comparison, lasso and ridge regression, each with the penalty that is best
+# Two classical estimators are drawn for comparison, least squares plus a multiple of $\lVert\beta\rVert_1$ (lasso) and
+# of $\lVert\beta\rVert^2$ (ridge regression), each with the penalty that is best
 # on the *true* error, which nobody knows in practice.
 
 # %%

@@ -138,6 +138,7 @@ figures.plt.show()
 #
 # $$\begin{aligned}\theta_{k+1}=\theta_k&-\eta_k\,P_k\,(\nabla\mathcal L(\theta_k)+\xi_k)\\&+\beta_1(\theta_k-\theta_{k-1}),\end{aligned}$$
 #
+# with the step size $\eta_k$, a matrix $P_k$ in front of the gradient, noise $\xi_k$ and momentum $\beta_1$ (here, unless said otherwise, $P_k=I$, $\xi_k=0$ and $\beta_1=0$),
 # this chapter looks at $\mathcal L$ itself: at what the loss does far away, since it has no minimum at any finite $\theta$. In
 # [the first chapter](minimum_norm) the start decided among the solutions. Here the start has no influence on the limit; the loss and the norm decide. After reading on you can
 #
@@ -279,7 +280,7 @@ assert torch.allclose(library.values, by_hand, rtol=1e-12, atol=1e-12)
 #
 # $$q\max_iu_i\;\le\;\log\sum_ie^{qu_i}\;\le\;q\max_iu_i+\log n .$$ (eq-maximum-margin-lse)
 #
-# Put $u_i=-\langle z_i,\bar w\rangle$ with $\bar w=\theta/\lVert\theta\rVert$ and $q=\lVert\theta\rVert$. Then $\log\mathcal L(\theta)=-q\,\gamma(\theta)$ up to $\log n$. When $q$ is
+# Put $u_i=-\langle z_i,\bar w\rangle$ with $\bar w=\theta/\lVert\theta\rVert$ and $q=\lVert\theta\rVert$. Then, for the exponential loss, $\log\mathcal L(\theta)=-q\,\gamma(\theta)$ up to $\log n$. When $q$ is
 # large, to make the loss small at a given norm is to make the margin large.
 #
 # :::{dropdown} Proofs
@@ -321,7 +322,7 @@ assert torch.allclose(library.values, by_hand, rtol=1e-12, atol=1e-12)
 # weights: $\mathcal L=e^{-10}+e^{-20}$, the smooth margin is $0.999995$.
 #
 # Each result on this page is checked by a computation whose outcome stands in a row or a card. "1,000 values, worst 3e-16, allowed 2e-14" says what was measured and how large it was allowed to be; then follows what breaks it, the same number for a wrong statement, which has to fail. "At best" is the value of the wrong statement that comes nearest to passing. Where an inequality is checked along a computed path, "at least $-7\cdot10^{-6}$" leaves room for the error of the solver, and $\varepsilon$ is the rounding of 64-bit numbers.
-# {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the cards. The first check takes random $\theta$ of all lengths, most of which do not separate the data; the second takes the flow itself.
+# {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the cards. A corrected statement is marked *refereed* if a referee, who derived it again from the source, confirmed the correction, and *rederived* if it was derived independently and an exact counterexample on the page shows it. The first check takes random $\theta$ of all lengths, most of which do not separate the data; the second takes the flow itself.
 
 
 # %%
@@ -850,7 +851,7 @@ ledger.check(
 #
 # $$\theta(t)=\bigl(W+\log(1+W),\;\log(1+W)\bigr),\qquad\text{angle}\sim\frac{\log\log t}{\log t} .$$ (eq-maximum-margin-lambert)
 #
-# The weights move away from the line for ever, to the distance $\log\log t$ at time $t$. This is what "almost all data" excludes in {cite}`soudry2018implicit`; the maximum margin is reached all the same, as
+# The weights move away from the line for ever, to the distance $\log\log t$ at time $t$. {cite}`soudry2018implicit` state the law for almost all data, and this is the case that they exclude; the maximum margin is reached all the same, as
 # {prf:ref}`regularization-thm-9-25` asks for nothing of the kind.
 
 # %%
@@ -1527,7 +1528,7 @@ figures.numbers(
 # ## For the practitioner
 #
 # - **When to stop.** On separable data a small training loss does not say that the boundary has settled: it moves like $1/\log t$. Watch the margin over the norm, $\gamma(\theta)$, or the test error; both are cheap. A test loss that grows while the error stays is the norm growing, not a worse classifier. If you need calibrated
-#   probabilities, rescale the logits on held-out data or use weight decay, which gives the loss a finite minimizer.
+#   probabilities, divide the scores $\langle\theta,x\rangle$ (the logits) by a constant chosen on held-out data or use weight decay, which gives the loss a finite minimizer.
 # - **To get to the maximum margin**, do not train longer. Divide the step by the loss (one line, {eq}`eq-maximum-margin-normalized`), or solve for it: {py:func}`~learning_dynamics.implicit_bias.margins.hard_margin_svm` here, a linear support vector machine with a large constant elsewhere.
 # - **What the optimizer changes.** Sign steps, and Adam to the extent that it resembles them, prefer the margin of the largest entry. Weighting the classes changes nothing in the limit (exercise 3).
 # - **When all of this fails.** The data are not separable, as with label noise and few features; the loss is squared or has a heavy tail; training is stopped long before the limit, which is the usual case.
@@ -1557,7 +1558,7 @@ figures.numbers(
 #
 # :::{exercise} Does it help to weight a class?
 # :label: ex-maximum-margin-weights
-# Change one line. In the normalized steps, weight the loss of every sample with $y_i=+1$ by 1000, that is, add $\log1000$ to its logit before the softmax. Where do the steps end on the opening data? (Expected: at the same
+# Change one line. In the normalized steps, weight the loss of every sample with $y_i=+1$ by 1000, that is, add $\log1000$ to $-\langle z_i,\theta\rangle$ before the softmax. Where do the steps end on the opening data? (Expected: at the same
 # maximum margin, within a tenth of a percent after 20,000 steps, and with the same shares $p^\star$.)
 # :::
 #

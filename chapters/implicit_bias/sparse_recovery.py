@@ -141,6 +141,7 @@ figures.numbers(
 #
 # $$\theta_{k+1}=\theta_k-\eta_k\,P_k\,(\nabla\mathcal L(\theta_k)+\xi_k)+\beta_1(\theta_k-\theta_{k-1}),$$
 #
+# with the step size $\eta_k$, a matrix $P_k$ in front of the gradient, noise $\xi_k$ and momentum $\beta_1$ (here $P_k=I$, $\xi_k=0$ and no momentum; below $\beta_1$ is the first entry of $\beta$),
 # and this chapter studies its start, $\theta_0=\alpha\,(1,\dots,1)$, in a model where the size of the start matters: $\beta=\theta\odot\theta$, the entrywise square. After it you can
 #
 # - recover a sparse vector with gradient descent, and say how small the start and how long the run must be;
@@ -238,7 +239,7 @@ assert not sparse.squared_weights_gradient(X, y)(0 * start, 0).any()  # zero is 
 
 # %% [markdown]
 # The model is still linear in $x$, but the loss is no longer convex: $\theta^\star$ and $-\theta^\star$ are both minimizers, and zero, half way between them, is not. There are
-# many other minimizers. The equation $X\beta=y$ has $n$ rows for $d$ unknowns: with $n$ well below $d/2$ a whole piece of a $(d-n)$-dimensional plane has $\beta\ge0$ and fits the data, and nearly all of it is dense.
+# many other minimizers. The equation $X\beta=y$ has $n$ rows for $d$ unknowns: for Gaussian samples and $n$ well below $d/2$, a known threshold, a whole piece of a $(d-n)$-dimensional plane has $\beta\ge0$ and fits the data, and nearly all of it is dense.
 #
 # Among all these, the truth is distinguished by its norm. Since $\beta\ge0$, we have $\lVert\theta\rVert^2=\sum_i\beta_i=\lVert\beta\rVert_1$: **a small Euclidean norm of $\theta$ is a small
 # $\ell_1$ norm of $\beta$**, the sum of the absolute values of its entries. An *interpolant* is a vector that fits all samples. The one of least $\ell_1$ norm is called *basis pursuit* {cite}`chen1998atomic`, the limit of the lasso {cite}`tibshirani1996regression`, least squares plus a multiple of $\lVert\beta\rVert_1$, for a vanishing penalty. With enough samples
@@ -305,7 +306,7 @@ dense_ends = ensembles.iterate(GradientDescent(0.01), gradient, five, large_step
 # :::
 #
 # Each result on this page is checked by a computation. A card or a row below it says what was measured and what it was allowed to be; after "what breaks it" the same number follows for something wrong (the *control*), which has to
-# fail. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words: "at best" is the wrong value that comes nearest to passing, "up to rounding" allows only the error of 64-bit numbers, and a range of two numbers goes from the smallest to the largest of several problems.
+# fail. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words: "at best" is the wrong value that comes nearest to passing, "up to rounding" allows only the error of 64-bit numbers, and a range of two numbers goes from the smallest to the largest of several problems. A corrected statement is marked *refereed* if a referee, who derived it again from the source, confirmed the correction.
 #
 # The check takes $1$ for the constant in the error bound and at the upper end of the window, and $3$ at the lower end. Every scale of {numref}`fig-sparse-recovery-dial` is checked after $3\log(d/\alpha)/\eta$ steps, also those for which the window is empty; and on smaller problems, with $100$ samples for
 # $4$ ones among $400$, two scales are followed through the whole window (for $\alpha=10^{-9}$ up to step 10,000 of 15,800). What breaks it: twenty ones with a
@@ -473,7 +474,11 @@ ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 figures.plt.show()
 
 # %% [markdown]
-# How near are the two runs? While the error is above $10^{-2}$, the next cell adds up the lengths of the differences of the two gradients and divides by the lengths of the population's, for all problems; it compares the losses; and it measures
+# How near are the two runs? While the error is above $10^{-2}$, the next cell adds up the lengths of the differences of the two gradients and divides by the lengths of the population's, for all problems (one would mean no nearer than no gradient at all). It compares the losses, $\mathcal L$ on the samples and $\mathcal L_\infty$ of the population, on the first problem: as long as the error $v=\theta^{\odot2}-\beta^\star$ lies on the support $S$ of the truth, $\sqrt{\mathcal L/\mathcal L_\infty}=\lVert X_Sv_S\rVert/(\sqrt n\,\lVert v_S\rVert)$. For Gaussian samples all singular values of $X_S/\sqrt n$ are within
+#
+# $$\varepsilon=\sqrt{\frac sn}+\sqrt{\frac{2\log(2/p)}n}$$
+#
+# of one with probability at least $1-p$ {cite}`davidson2001local`; the check allows this $\varepsilon$ with $p=0.001$, for $n$ samples and $s$ ones. And the cell measures
 # how far apart the two *paths* are: at equal mean weight on the support, the root mean square difference of the weights on it.
 
 
@@ -553,7 +558,7 @@ figures.comparison(
             None,
         ),
     ],
-    "the figure is a sketch without numbers; gradients: nearer than no gradient at all, 1",
+    "the figure is a sketch without numbers; gradients: the bound 1 is what no gradient at all would give",
     run=run,
     name="two-paths",
     rtol=1e-3,
@@ -577,7 +582,7 @@ figures.comparison(
 #
 # for all $v$ with at most $s$ nonzero entries.
 #
-# In matrix form, $\delta_s$ is the largest spectral norm of $(\hat\Sigma-I)_{TT}$ over all $T$ with $s$ elements. The samples satisfy the $(s,\delta)$ condition if $\delta_s\le\delta$.
+# In matrix form, $\delta_s$ is the largest spectral norm of $(\hat\Sigma-I)_{TT}$, the rows and columns in $T$, over all $T$ with $s$ elements. The samples satisfy the $(s,\delta)$ condition if $\delta_s\le\delta$.
 # :::
 #
 # The second form is a recipe: enumerate the $\binom ds$ supports and compute as many small spectra, in one batch. For $s=2$ there is a closed form.
@@ -589,7 +594,7 @@ figures.comparison(
 # $$\begin{aligned}\delta_s&\le2\varepsilon+\varepsilon^2,\\
 # \varepsilon&=\sqrt{\frac sn}+\sqrt{\frac{2\,(s\log(ed/s)+\log(2/p))}n} .\end{aligned}$$
 #
-# So for $\delta\le1$ $n=O\bigl((s\log(ed/s)+\log(1/p))/\delta^2\bigr)$ samples give the $(s,\delta)$ condition. The $s^2$ of {prf:ref}`regularization-thm-9-4` enters because its proof asks for $\delta\lesssim1/\sqrt s$.
+# So for $\delta\le1$ $n=O\bigl((s\log(ed/s)+\log(1/p))/\delta^2\bigr)$ samples give the $(s,\delta)$ condition. The $s^2$ of {prf:ref}`regularization-thm-9-4` enters because its proof asks for $\delta\lesssim1/\sqrt s$ (at most a constant times $1/\sqrt s$).
 # :::
 #
 # *The key step.* For one support it is a statement about the singular values of an $n\times s$ Gaussian matrix. There are at most $(ed/s)^s$ supports, and that *all* of them behave costs the logarithm of that number, because failure probabilities add up (the union bound).

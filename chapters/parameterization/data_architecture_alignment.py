@@ -213,7 +213,7 @@ figures.numbers(
 # networks and a Gaussian kernel model, draws parameters at random, and compares both sides. What breaks it: a
 # $\tanh$ behind the last layer.
 #
-# Each result on this page is checked by a computation. A card or a row says what was measured and what it was allowed to be; after "what breaks it" the same number follows for something wrong (the *control*), which has to fail.
+# Each result on this page is checked by a computation. A card or a row says what was measured and what it was allowed to be; after "what breaks it" the same number follows for something wrong (the *control*), which has to fail. A corrected statement is marked *refereed* if a referee, who derived it again from the source, confirmed the correction.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 
 
@@ -516,7 +516,7 @@ ledger.check(
 # For the check, small $\tanh$ networks (21 parameters, eight points) are trained from several starts. $L$ is
 # fixed beforehand; that it is large enough is tested at every step, by the decrease of step 2. The first cell has the update,
 # written out. The next ones run it and record, at every tenth step, what the bound needs (`along`: losses, gradients, $\lVert\theta_S\rVert$, $\lVert\hat\omega_1\rVert$ and $J$), evaluate best loss and bound for all prefixes of three sets of steps (`best_and_bound`), and add a second instance that comes near to its bound (`far_start`): one weight, one point, the logistic loss, and a start so
-# far on the wrong side that the gradient is constant for thousands of steps. The networks stay far below their bound; there it comes within a factor of ten.
+# far on the wrong side that the gradient is constant for thousands of steps. The networks stay far below their bound; the second instance comes within a factor of ten of its own.
 
 # %%
 rho = 0.5
@@ -679,7 +679,20 @@ ledger.check(
 #
 # Three inputs $-1,0,1$, labels $1,-1,1$, and one $\tanh$ unit: $f(x;\theta)=w\tanh(ux+b)$ with
 # $\theta=(w,u,b)$. The structure holds with $S=\{w\}$. A monotone function cannot go down and up again,
-# so no $\theta$ fits; the least possible loss is $8/9$, that of the constant $1/3$. But the Jacobian is a $3\times3$
+# so no $\theta$ fits. The least possible loss is $8/9$, that of the constant $1/3$ (values that merely rise, such as $0,0,1$, could reach $2/3$, but no $\tanh$ unit makes them).
+#
+# :::{dropdown} Why no tanh unit does better than 8/9
+# 1. *Setting.* Let $f=(f_{-1},f_0,f_1)$ be the values at the three inputs and $r=f-y$, so $\mathcal L=\frac13\lVert r\rVert^2$; we need
+#    $\lVert r\rVert^2\ge\frac83$. Changing the signs of $w$, $u$ and $b$ together leaves $f$ as it is, and changing that of $u$ exchanges $f_{-1}$ and $f_1$,
+#    which have the same label. So let $w,u\ge0$: $f$ rises.
+# 2. *If $b\ge0$*, then $\tanh(b+u)+\tanh(b-u)\le2\tanh b$, since the derivative in $u$ of the left side is $s_1-s_{-1}\le0$ with
+#    $s_x=1-\tanh^2(ux+b)$ and $|b+u|\ge|b-u|$. So $\langle f,(1,-2,1)\rangle\le0$, while $\langle y,(1,-2,1)\rangle=4$. By Cauchy-Schwarz
+#    $\lVert r\rVert^2\ge4^2/6=\frac83$.
+# 3. *If $b<0$*, let $t=-f_{-1}\ge0$. Then $|f_0|\le t$ and $f_1\le t$, as $u+b\le u-b$. For $t\le1$ this gives
+#    $\lVert r\rVert^2\ge(1+t)^2+2(1-t)^2=\frac83+3(t-\frac13)^2$, and for $t>1$ the first entry alone gives $\lVert r\rVert^2\ge4$. $\square$
+# :::
+#
+# But the Jacobian is a $3\times3$
 # matrix, and with $\operatorname{sech}^2$ written as $s_x=1-\tanh^2(ux+b)$,
 #
 # $$
@@ -1069,7 +1082,7 @@ ledger.check(
 #
 # $$Q_K=\sum_{k=0}^K\mathbf 1\bigl[\,y_\ell\notin\operatorname{Col}J(\theta_k)\bigr],$$ (eq-data-architecture-alignment-count)
 #
-# how often the labels were misaligned. Four fully connected layers with 300 units meet two moons and the labels
+# how often the labels were misaligned. Fully connected networks with three hidden layers of 300 units meet two moons and the labels
 # $\mathbf 1[\sin20x<0]$, a hundred points each, with momentum 0.98. LeNet, with widths $m=1,2,4$, meets Semeion's
 # handwritten digits and random images with random labels, with momentum 0.9. Activations are softplus of sharpness 100, $\ln(1+e^{100z})/100$,
 # ReLU up to $\ln2/100$; the step is 0.1. (With momentum the update is no longer one of {prf:ref}`representation-assumption-2`; the experiment goes beyond the theorems.) Its finding: runs end with zero training error exactly when $Q_K$ stops growing.
@@ -1118,8 +1131,13 @@ ledger.check(
 )
 
 # %% [markdown]
-# All runs behind the next figures are kept results (ten seeds a network; images: fewer samples and epochs than the source, as the table
+# All runs behind the next figures are kept results (ten seeds a network; images: fewer samples and epochs than the source, as the table under "How far the kernel moved"
 # says); a slice is computed again here and must agree.
+#
+# Two further ways to the columns need no singular value decomposition (SVD) of $J$: its Gram matrix $JJ^\top$, summed layer by layer, and, with products of
+# $J$ and $J^\top$ alone, the iterative least-squares solver LSMR for $\min_\omega\lVert J\omega-y\rVert^2+\tau^2\lVert\omega\rVert^2$. There the
+# *damping* $\tau$ takes the place of the tolerance, and $\lVert J\omega-y\rVert/\lVert y\rVert$ at the minimum, the *damped residual*, that of the
+# share outside. The first row below compares the three on a small network, with $\tau$ a thousandth of the largest singular value.
 
 # %%
 again = alignment.make_data("random", int(kept["random"]["samples"]), range(10))
@@ -1341,7 +1359,7 @@ ledger.check(
 # features are frozen. Its numbers, of order $10^{7}$ to $10^{13}$, depend on the scale of the start; divided by $\lVert\Theta_0\rVert_F^2$
 # they do not.
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The kernel moves by orders of magnitude, except where training died.** Change of the tangent kernel relative to its start, squared Frobenius norm, geometric means with bands over the living runs. What breaks it (dashed): one of the sine runs that lost a layer; its kernel returns to the size at the start.", "name": "fig-data-architecture-alignment-kernel"}, "image": {"alt": "Log-log plot of relative kernel change against epochs. Two moons rises to about ten to the eighth, sine to about ten to the fifth. A dashed curve rises with the sine and then drops to about one tenth."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The kernel moves by orders of magnitude, except where training died.** Change of the tangent kernel relative to its start, squared Frobenius norm, geometric means with bands over the living runs, those in which no layer died. What breaks it (dashed): one of the sine runs that lost a layer; its kernel returns to the size at the start.", "name": "fig-data-architecture-alignment-kernel"}, "image": {"alt": "Log-log plot of relative kernel change against epochs. Two moons rises to about ten to the eighth, sine to about ten to the fifth. A dashed curve rises with the sine and then drops to about one tenth."}}
 fig, ax = figures.subplots(size=(6.0, 4.0))
 living = kept["sine"]["dead"][0, -1] < 1
 moved = {
@@ -1474,7 +1492,7 @@ ledger.check(
 # :::{exercise} By hand
 # :label: ex-data-architecture-alignment-saddle
 # $f=wu$, one data point with $y=1$, loss $(wu-1)^2$, start $w=-u=\frac12$, a small step $\eta$. Show that $w_k=-u_k\ne0$ for
-# all $k$, that $y$ is aligned at every step, and that the loss tends to one, though its infimum is zero. Which number of {prf:ref}`representation-thm-2` fails?
+# all $k$, that $y$ is aligned at every step, and that the loss tends to one, though its infimum is zero. Which hypothesis of {prf:ref}`representation-thm-2` fails, and to which number does the product in it tend?
 # :::
 #
 # :::{solution} ex-data-architecture-alignment-saddle

@@ -168,7 +168,7 @@ plt.show()
 # | $u$, $Z$ | $w$, $F$ | latent rewards, logits |
 # | $\theta$ | $\psi$ | the two together |
 # | $S_Z$ | $\sigma(F)$ | transitions |
-# | $A$, $P$, $D$ | the same | $I-\hat\gamma S_Z$, preconditioner, its diagonal |
+# | $A$, $P$, $D$ | the same | $I-\hat\gamma S_Z$, preconditioner, the diagonal matrix inside it |
 # | $\hat\gamma$, $\gamma$ | $\eta$, $\gamma$ | internal and true discount |
 # | $\eta$, $b$ | $\alpha$, $k$ | step size, batch size |
 # | $d$, $n$ | $k$ (in proofs $n$), $n$ | features, samples |
@@ -451,7 +451,7 @@ plt.show()
 #    {eq}`eq-implicit-values-differential`, $J=A^{-1}[I,\hat\gamma B]$, where row $k$ of $B$ is non-zero only in the
 #    columns of $Z_{k1},\dots,Z_{kd}$. Two rows of $B$ share no column, so $BB^\top=D$.
 # 3. *Flow.* $\dot\theta=-J^\top\nabla_\beta\mathcal L$ and $\dot\beta=J\dot\theta$.
-# 4. *Constant.* $P\succeq A^{-1}A^{-\top}$, whose least eigenvalue is $\lVert A\rVert^{-2}$. For a row-stochastic
+# 4. *Constant.* $P\succeq A^{-1}A^{-\top}$ (the difference has no negative eigenvalue), whose least eigenvalue is $\lVert A\rVert^{-2}$. For a row-stochastic
 #    matrix $\lVert S_Z\rVert^2\le\lVert S_Z\rVert_1\lVert S_Z\rVert_\infty\le d\cdot1$, so
 #    $\lVert A\rVert\le1+\hat\gamma\sqrt d$. $\square$
 # :::
@@ -720,8 +720,8 @@ plt.show()
 # :::
 #
 # The lower bound limits the speed: with $\lVert XX^\top\rVert=O(1)$ and $\eta=O(1)$ no step takes off, in expectation, more than a share of
-# order $1/n$. In the tabular case (one-hot features, every state once) $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is in one batch of
-# $n/b$, and each visit corrects only the share $\eta/b$ of its error. For the implicit model $P$ enters.
+# order $1/n$. In the tabular case (one-hot features, every state once) $\mathbb E\,r_{k+1}=(1-\eta/n)\,r_k$: it takes of the order of $n$ steps, since a state is in one batch out of
+# $n/b$ on average, and each visit corrects only the share $\eta/b$ of its error. For the implicit model $P$ enters.
 #
 # :::{prf:theorem} Expected decrease, implicit
 # :label: implicit-thm-3
@@ -1197,7 +1197,7 @@ plt.show()
 #
 # (implicit-claim-n-fold-speed)=
 # **At a common step size the factor is $n\,c_v/(1-\hat\gamma)^2$.** Tabular, $X=I$: the common error falls at the rate
-# $\eta c_v/(1-\hat\gamma)^2$ against $\eta/n$. For an untrained chain, $Z=0$ and equal values, $v$ is uniform, $c_v=1/n$, and the factor is
+# $\eta c_v/(1-\hat\gamma)^2$ against $\eta/n$. For an untrained chain, $Z=0$ and equal values, $v$ is uniform, $c_v=1/n$ (here $d=n$), and the factor is
 # $(1-\hat\gamma)^{-2}$ for *every* $n$. The factor does not grow with $n$, so a chain must first come to spend most of its time in few states before $n$ enters. And a common step size is not a fair race: for a large
 # $\hat\gamma$ it is the implicit model that becomes unstable first, as $\lVert P\rVert$ grows in the same way.
 #
@@ -1769,7 +1769,7 @@ plt.show()
 # {prf:ref}`implicit-cor-1` says that the loss reaches its minimum, not *which* minimizer is found if there are many. Let half of twelve states never be
 # visited, and let all true values be one. The explicit model leaves the unvisited values at their start, zero, for ever. The implicit model
 # moves all states along $\mathbf 1$: at the start the unvisited ones follow at the speed
-# $a/(1+a)$ of the others, $a=\frac12\bigl((1-\hat\gamma)^{-2}-1\bigr)$, which is $0.98$ for $\hat\gamma=0.9$. They end almost
+# $a/(1+a)$ of the others, $a=\frac12\bigl((1-\hat\gamma)^{-2}-1\bigr)$, which is $0.98$ for $\hat\gamma=0.9$. (At the start $P=I+\frac{2a}{12}\mathbf 1\mathbf 1^\top$, and six of the twelve entries of $h$ are $-1$, the others zero: the visited values move by $1+a$, the others by $a$.) They end almost
 # where they should, although no datum mentions them (the check asks for errors below a tenth). This is not speed
 # but *generalization*. How much of the gain in experiments it explains is a question of
 # {chapter}`Value learning <parameterization/value_learning>`.
@@ -1849,6 +1849,9 @@ ledger.check(
     seeds=seeds,
 )
 
+# %% [markdown]
+# In the next rows $G_k=\mathrm{diag}(s)-ss^\top$ is the Jacobian of row $k$ of the softmax, with $s$ the row $k$ of $S_Z$.
+
 # %% tags=["hide-input"]
 far_off = fixed_points.reward_chain_value(u, Z, 0.95)
 
@@ -1906,6 +1909,11 @@ ledger.check(
     expected="holds",
 )
 
+# %% [markdown]
+# Latent rewards and logits may also be computed from the input, $(u,Z)=G_\psi(x)$, by a network with parameters $\psi$. Then every input has its own chain, and the
+# estimate is $\langle x,\beta\rangle$ with the solution $\beta$ of that chain. By the chain rule its gradient in $\psi$ is the transposed Jacobian of $G_\psi$ times the
+# gradient {eq}`eq-implicit-values-gradient` in $u$ and $Z$.
+
 # %% tags=["hide-input"]
 net = torch.randn(3, 3 * (d + d * d), generator=run.generator("net"), dtype=run.dtype) / 3
 seen_input = torch.randn(3, generator=run.generator("input"), dtype=run.dtype)
@@ -1925,7 +1933,7 @@ latent = pack(*pull_back(*latent_model(net), X[0, 0], 0.9))
 slope_net = torch.func.grad(estimate)(net)
 ledger.check(
     "implicit:claim-state-dependent-model",
-    "A model that reads the input adds its Jacobian, nothing else",
+    "Rewards and logits computed from the input: the gradient is theirs times the Jacobian of that network",
     measured=torch.einsum("k,kij->ij", latent, chain_rule) - slope_net,
     criterion=identity("difference of the gradients", condition=40, size=10),
     control=control(
@@ -2067,7 +2075,7 @@ ledger.check(
 #
 # ## For the practitioner
 #
-# - **Learn values through a latent chain when most errors have one sign**: values that start at zero while all rewards are positive, a reward that has just been discovered or moved, states that the data never visit. When signs vary (a critic near convergence, advantages of mean zero) the explicit model is as good or better.
+# - **Learn values through a latent chain when most errors have one sign**: values that start at zero while all rewards are positive, a reward that has just been discovered or moved, states that the data never visit. When signs vary (a value estimate that is nearly right already, targets centred to mean zero) the explicit model is as good or better.
 # - **Raise $\hat\gamma$ and lower the step together.** The largest stable step falls like $(1-\hat\gamma)^2$; at that step the common error does not fall faster, and all other directions become slower.
 # - **Try the simple remedies first**: an explicit model with one more constant feature (a learned bias), or residuals that are centred, also remove the common error ({chapter}`Value learning <parameterization/value_learning>` compares them).
 # - **Differentiate the solution by one transposed solve.** If you must iterate, $K$ sweeps lose $\hat\gamma^K$ of the gradient, and a run of sweeps may stop when the last change times $\hat\gamma/(1-\hat\gamma)$ is below the accuracy you need. The dense solve costs $d^3$ and $d^2$ numbers; with sweeps only products with $S_Z$ are needed.

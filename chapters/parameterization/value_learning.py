@@ -252,7 +252,7 @@ for learner, eta in (("explicit", explicit_step), ("implicit", implicit_step)):
     assert torch.allclose(residual, trained[learner].last[2, 0], atol=1e-6)
 
 # %% [markdown]
-# These are the runs of the maps at the top, with the absorbing state, which the maps leave out, counted in.
+# These are the runs of the maps at the top. Counted in is the absorbing state, which a walk enters after the goal and never leaves ({prf:ref}`implicit-def-four-rooms`); the maps leave it out.
 # The library does the same for a whole grid of step sizes, discounts, offsets and seeds at once, with one
 # factorization of $A$ for both solves. It must give the same iterates, and automatic differentiation the same gradient.
 
@@ -340,10 +340,11 @@ assert torch.allclose(Z.detach() - Z.grad, moved[1])
 # | four rooms | $2,\dots,7$ | $-3,\dots,2$ |
 # | mountain car | $2,\dots,7$ | $-3,\dots,2$ |
 #
-# Batches hold 25 data points. The implicit values are found by at most 5000 sweeps $\beta\leftarrow u+\hat\gamma S_Z\beta$, to a tolerance of $10^{-6}$.
+# Batches hold 25 data points. The source finds the implicit values by at most 5000 sweeps $\beta\leftarrow u+\hat\gamma S_Z\beta$, to a tolerance of $10^{-6}$,
+# and the gradient with GMRES, an iterative solver.
 # :::
 #
-# The source differentiates with GMRES, an iterative solver; we solve both systems exactly, or, where they are 400 by 400, by sweeps
+# Our runs use neither tolerance: they solve both systems exactly, by a factorization of $A$; only in mountain car, where the systems are 400 by 400, by sweeps
 # down to rounding. All 31,680 runs are computed, as *kept results*: computed once, each by a command that its file names, and
 # shipped with the book, so that the figures below only read them. The step sizes called *best* or *marked* are those that the released
 # code marks in its figures. Here is how a kept result is made again, and a slice of each domain's computed anew.
@@ -465,6 +466,7 @@ def from_released(later):  # differences at offsets 0, .5 (ours larger by later 
 # %% [markdown]
 # How to read a card or row: one that says "27 values, worst 2.1; allowed 3; what breaks it: 4" means that each of 27 measured numbers had to
 # stay below 3, that the largest was 2.1, and that the same measurement with the effect removed or exchanged gave 4 at best, so the check could fail.
+# "(At least ...)" after a difference of means is the lower end of its 99.9 % interval, which must be positive.
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -530,7 +532,7 @@ def best(domain, kind, discount=2):  # (offsets, seeds) at the marked step size
     return finals[domain, kind][discount, marked[domain, kind][discount]]
 
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In four rooms the explicit residual follows the offset, the implicit one at 0.95 stays near what no learner can remove.** Residual after 300 steps at the step sizes marked best, 20 seeds; crosses with bars: released mean and standard error. Grey: the floor of the absorbing state, which has no features. What breaks the pattern: the chain, where our twenty seeds have seen every state, and mountain car, where both learners fall together (released: one cell).", "name": "fig-value-learning-offsets"}, "image": {"alt": "Three panels of final residual against offset. Chain: curves close together, the released crosses of the explicit learner rise. Four rooms: the explicit line rises to almost fifty, implicit curves to about ten along a grey floor. Mountain car: falling curves that nearly coincide."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In four rooms the explicit residual follows the offset, the implicit one at 0.95 stays near what no learner can remove.** Residual after 300 steps at the step sizes marked best, 20 seeds; crosses with bars: released mean and standard error. Grey: the floor of the absorbing state, which has no features. What breaks the pattern: the chain, where our twenty seeds have seen every state, and mountain car, where both learners fall together (the one released number that we have there is that of the explicit learner at offset 0).", "name": "fig-value-learning-offsets"}, "image": {"alt": "Three panels of final residual against offset. Chain: curves close together, the released crosses of the explicit learner rise. Four rooms: the explicit line rises to almost fifty, implicit curves to about ten along a grey floor. Mountain car: falling curves that nearly coincide."}}
 released = {  # mean and standard deviation at offsets 0, .5, 1
     ("chain", "explicit", 2): ([4.86, 5.98, 7.18], [2.01, 3.86, 5.91]),
     ("chain", "implicit", 0): ([4.07, 4.12, 4.23], [0.95, 1.17, 1.37]),
@@ -593,7 +595,7 @@ assert abs(kept("four_rooms_explicit")["norm"][0, 2, 3, 10].mean() - 113) < 0.5
 #
 # The authors' run and ours share no random number. Two means over 20 seeds agree if they differ by at most three standard
 # errors of their difference. What breaks it: in four rooms, our explicit learner held against the released implicit one, and the
-# other way round. In the chain such an exchange passes, for the released spread is so large that 20 seeds cannot tell the two
+# other way round. The table shows mean $\pm$ standard deviation over the 20 released seeds at the offsets 0 and 1; the nine numbers at offset 0.5 are tested too. In the chain such an exchange passes, for the released spread is so large that 20 seeds cannot tell the two
 # learners apart; there the test rests on the set-up of the paper's text, which fails it.
 
 # %%
@@ -645,7 +647,7 @@ figures.comparison(
 )
 ledger.check(
     "implicit:fig-2",
-    "Final residuals of three domains agree with the released ones at 28 of 28 cells",
+    "Final residuals of three domains agree with the released ones in 28 of 28 combinations of domain, learner and offset",
     measured=np.concatenate(list(apart.values())),
     criterion=at_most("|mean here − mean released| / standard error", 3.0),
     control=control(
@@ -760,8 +762,8 @@ ledger.check(
 )
 
 # %% [markdown]
-# This is also how the released numbers for the chain read: a mean that rises by 2.3 over a standard deviation that
-# triples is one or two seeds of twenty, not a trend of all. Our twenty seeds happen to have none.
+# This is also how the released numbers for the chain read: a mean that rises by 2.3 while its standard deviation
+# triples (2.01 to 5.91) is one or two seeds of twenty, not a trend of all. Our twenty seeds happen to have none.
 #
 # ## One learned bias
 #
@@ -771,24 +773,24 @@ ledger.check(
 #
 # :::{prf:proposition} A bias is a rank-one preconditioner
 # :label: implicit-beyond-bias-is-rank-one
-# Let $f(x)=\phi(x)^\top(\theta+s\,b\,\mathbf 1)$, and let SGD with step size $\eta$ train $\theta$ and the bias weight
-# $b$ on any losses of $f$. Then the effective weights $\beta=\theta+s\,b\,\mathbf 1$ follow SGD with
+# Let $f(x)=\phi(x)^\top(\theta+s\,\kappa\,\mathbf 1)$, and let SGD with step size $\eta$ train $\theta$ and the bias weight
+# $\kappa$ on any losses of $f$. Then the effective weights $\beta=\theta+s\,\kappa\,\mathbf 1$ follow SGD with
 #
 # $$\beta_{k+1}=\beta_k-\eta\,(I+s^2\mathbf 1\mathbf 1^\top)\,\nabla_\beta\mathcal L_k(\beta_k).$$
 # :::
 #
-# *Why one should expect it.* The Jacobian of $\beta$ with respect to $(\theta,b)$ is $J=[I,\ s\mathbf 1]$, and
+# *Why one should expect it.* The Jacobian of $\beta$ with respect to $(\theta,\kappa)$ is $J=[I,\ s\mathbf 1]$, and
 # $JJ^\top=I+s^2\mathbf 1\mathbf 1^\top$. The map is linear, so this holds for steps of any size, not only small ones.
 #
 # :::{dropdown} Proof
-# 1. By the chain rule $\nabla_\theta\mathcal L=\nabla_\beta\mathcal L=:g$ and $\partial\mathcal L/\partial b=s\,\mathbf 1^\top g$.
-# 2. One step gives $\theta-\eta g$ and $b-\eta s\,\mathbf 1^\top g$.
+# 1. By the chain rule $\nabla_\theta\mathcal L=\nabla_\beta\mathcal L=:g$ and $\partial\mathcal L/\partial\kappa=s\,\mathbf 1^\top g$.
+# 2. One step gives $\theta-\eta g$ and $\kappa-\eta s\,\mathbf 1^\top g$.
 # 3. Hence $\beta$ becomes $\beta-\eta g-\eta s^2\mathbf 1\mathbf 1^\top g$. $\square$
 # :::
 #
 # For comparison, the leading term of the implicit $P$ is $c_v(1-\hat\gamma)^{-2}\mathbf 1\mathbf 1^\top$ with
 # $c_v=v^\top(I+\hat\gamma^2\,\mathrm{diag}(q))v\ge\frac1d$, $v$ the stationary law of $S_Z$ (the long-run share of time in each latent state). So a bias imitates it if its step times $s^2$ is
-# of the size of $\eta c_v(1-\hat\gamma)^{-2}$. Below it is 2.4; the implicit learner has 3.3 if $c_v=1/d$.
+# of the size of $\eta c_v(1-\hat\gamma)^{-2}$. Below it is $8\cdot0.3=2.4$ (step 8, $s^2=0.3$); the implicit learner, with $\eta=1$, $\hat\gamma=0.95$ and $d=121$, has $400/121\approx3.3$ if $c_v=1/d$.
 #
 # **Predict first.** Which of these also close the gap: subtracting the mean target from all targets (*centring*) and adding it back at the end; Adam?
 
@@ -1544,7 +1546,7 @@ ledger.check(
 # - **Not run time.** The authors report 15 to 20 s a run for both learners. That is the time of whole programs, mostly start-up and compilation, on their
 #   machines; nothing that is run here can confirm or contradict it, so the row below says what it would take. Of the computation alone one can say what it
 #   does: an implicit step solves a system with the matrix $A$ for every start, and an explicit step adds.
-# - **Not reinforcement learning with bootstrapped targets.** All targets are Monte Carlo returns.
+# - **Not reinforcement learning with bootstrapped targets.** All targets are returns that walks have really earned (Monte Carlo returns).
 
 # %% tags=["hide-input"]
 ledger.out_of_reach(
