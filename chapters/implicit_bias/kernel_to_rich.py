@@ -437,7 +437,7 @@ figures.numbers(
 # $$ (eq-kernel-to-rich-dual)
 #
 # with $x_i$ the columns of $X$. Training the network is gradient flow on a *convex* function of $n$ variables, the
-# dual of the penalty problem: it has one variable $\nu_j$ for each equation, and and the maximum of $-D$ is the minimum of $Q_\alpha$, up to the constant
+# dual of the penalty problem: it has one variable $\nu_j$ for each equation, and the maximum of $-D$ is the minimum of $Q_\alpha$, up to the constant
 # $2d_x\alpha^2$. The non-convex loss in $2d_x$ parameters was a disguise.
 #
 # :::{prf:proposition} The flow always converges
