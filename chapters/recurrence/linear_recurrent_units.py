@@ -88,9 +88,12 @@ def slope(theta, goal, chart):  # of the loss, by the chain rule for complex-dif
 
 
 # %%
-def eigenvalue(theta, chart):  # the two trained numbers of each run, as one complex number
+# the two trained numbers of each run, as one complex number
+def eigenvalue(theta, chart):
     first, second = theta.unbind(-1)
-    return torch.complex(first, second) if chart == "cartesian" else torch.exp(torch.complex(-first, second))
+    if chart == "cartesian":
+        return torch.complex(first, second)
+    return torch.exp(torch.complex(-first, second))
 
 
 def power_loss(theta, goal, chart):
@@ -290,10 +293,10 @@ lam, P = torch.linalg.eig(A)
 P_inverse = torch.linalg.inv(P)
 
 
-def diagonal_outputs(read_out):
-    driven = u.to(P.dtype) @ (P_inverse @ B.to(P.dtype)).T
-    states = recurrence.linear_recurrence(lam, driven, stable=False)
-    return (states @ read_out.T).real + u @ D.T
+def diagonal_outputs(eigenvalues):
+    B_bar, C_bar = P_inverse @ B.to(P.dtype), C.to(P.dtype) @ P
+    states = recurrence.linear_recurrence(eigenvalues, u.to(P.dtype) @ B_bar.T, stable=False)
+    return (states @ C_bar.T).real + u @ D.T
 
 
 def far(outputs):  # from the dense layer, for each sequence
@@ -305,9 +308,9 @@ def far(outputs):  # from the dense layer, for each sequence
 ledger.check(
     "thesis:eq-124",
     "200 outputs of a dense linear layer, from its eigenvalues alone",
-    measured=far(diagonal_outputs(C.to(P.dtype) @ P)),
+    measured=far(diagonal_outputs(lam)),
     criterion=identity("‖y_diagonal − y_dense‖/‖y_dense‖", condition=float(torch.linalg.cond(P))),
-    control=control("C̄ = CP⁻¹ in the place of CP", far(diagonal_outputs(C.to(P.dtype) @ P_inverse))),
+    control=control("|λ| in the place of λ", far(diagonal_outputs(lam.abs().to(P.dtype)))),
     expected="holds",
     show="card",
 )
@@ -1272,6 +1275,7 @@ ax.legend(fontsize=8, loc="lower right")
 plt.show()
 
 # %% tags=["hide-input"]
+# the control lies near zero with a standard error of 0.0076: no digit below four of them, 0.03, is repeated elsewhere
 ledger.check(
     "thesis:claim-small-phase",
     "With γ, small initial phases find a slow wave that most starts with all phases miss",
@@ -1282,6 +1286,7 @@ ledger.check(
     expected="reproduced",
     needs="book",
     rtol=0.1,
+    noise=0.03,
 )
 ledger.check(
     "thesis:beyond-small-phase-alone",
@@ -1295,6 +1300,7 @@ ledger.check(
     "of sixteen thousand steps and six blocks.",
     needs="book",
     rtol=0.1,
+    noise=0.03,
 )
 ledger.check(
     "thesis:beyond-normalizer-start",
@@ -1613,33 +1619,51 @@ figures.numbers(
 )
 
 # %% [markdown]
-# What a training run pays for is the whole step: forward, loss, backward, and the step of the optimizer. Three networks are timed,
+# A training run, though, pays for the whole step: forward, loss, backward, and the step of the optimizer. Three networks are timed,
 # which differ in the recurrence only: the LRU, a dense linear recurrence whose matrix starts with spectral radius one, and
 # a tanh recurrence. Each has two blocks of width 64 with 64 states, and reads four sequences at a time.
 
 # %%
-whole_steps = dict(zip(("lru", "linear", "tanh"), kept_timings["step_seconds"], strict=True))
+kept_networks = ("lru", "linear", "tanh")
+whole_steps = dict(zip(kept_networks, kept_timings["step_seconds"], strict=True))
+megabytes = dict(zip(kept_networks, kept_timings["step_megabytes"], strict=True))
 times_faster = {name: whole_steps[name] / whole_steps["lru"] for name in ("linear", "tanh")}
+memory_over_lru = {name: megabytes[name] / megabytes["lru"] for name in ("linear", "tanh")}
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "CAPTION", "name": "fig-linear-recurrent-units-steps"}, "image": {"alt": "ALT"}}
-fig, ax = figures.subplots(size=(6.4, 3.6))
-ax.plot(kept_timings["lengths"], times_faster["linear"], "s-", color=orange, label="dense linear")
-ax.plot(kept_timings["lengths"], times_faster["tanh"], "o-", color=blue, label="tanh")
-figures.line_control(ax, kept_timings["lengths"], np.ones(len(kept_timings["lengths"])), label="the LRU itself")
-ax.set(xscale="log", xlabel="length $T$", ylabel="time of a step, over the LRU's", ylim=(0, None))
-ax.legend(fontsize=8)
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On one CPU thread the LRU trains faster than the other two, but never twice as fast, and on the shortest sequences not at all.** Time (above) and peak memory (below) of a whole training step of two networks, over those of the LRU network, against the length of the sequence: kept result of one CPU thread, 4 sequences, two blocks of width 64 with 64 states (shortest of five steps; the same measurement on a busier machine moved single ratios of time by up to 0.5). What breaks it (dashed, where the LRU itself stands): short sequences, on which there is nothing to save.", "name": "fig-linear-recurrent-units-steps"}, "image": {"alt": "Two panels with two curves each against length, close together. Above, time: both start at one for length 64, rise to about 1.7 at length 1024, and fall to 1.2 and 1.4 at length 16,384. Below, memory: all points lie between 0.65 and 0.85. Dashed lines at one."}}
+fig, axes = figures.subplots(2, 1, size=(6.4, 5.0), sharex=True)
+for ax, over_lru, label in zip(
+    axes, (times_faster, memory_over_lru), ("time, over the LRU's", "memory, over the LRU's"), strict=True
+):
+    ax.plot(kept_timings["lengths"], over_lru["linear"], "s-", color=orange, label="dense linear")
+    ax.plot(kept_timings["lengths"], over_lru["tanh"], "o-", color=blue, label="tanh")
+    figures.line_control(
+        ax, kept_timings["lengths"], np.ones(len(kept_timings["lengths"])), label="the LRU itself"
+    )
+    ax.set(xscale="log", ylabel=label, ylim=(0, None))
+axes[0].legend(fontsize=8, loc="lower right")
+axes[1].set_xlabel("length $T$")
 plt.show()
+
+# %% [markdown]
+# From length 256 on, a step of the LRU network is 1.2 to 1.7 times faster than that of the other two. The source reports a factor of 2 to 29 over the tanh
+# network and of about 8 over a dense ReLU network, on a GPU; one CPU thread does not show them. Nor should it, by the number of products. For
+# each token a dense layer multiplies by four real matrices of $64\times64$, $4\cdot64^2=16384$ products. The LRU multiplies by
+# the complex $B$ and $C$, twice as many products each, which makes 16384 as well, and the diagonal adds a few hundred.
+# With as many states as the layer is wide, to be diagonal saves no arithmetic. It saves waiting: the $T$ steps of the loop
+# become $2\log_2T$ rounds, and a machine that does all of a round at once gains from that. One thread does one thing after another
+# and is spared no more than the $T$ small calls. The LRU network also takes about 1.4 times the memory of the others (624 megabytes
+# against 438 and 428 at $T=16384$), since its states are complex. What a GPU gains is not measured on this page; the two rows below name the command that does.
 
 # %% tags=["hide-input"]
 figures.numbers(
     run,
     "fig-linear-recurrent-units-steps",
     {"length": kept_timings["lengths"]}
+    | {f"{name}_over_lru": ratio for name, ratio in times_faster.items()}
     | {f"seconds_{name}": seconds for name, seconds in whole_steps.items()}
-    | {
-        f"megabytes_{name}": megabytes
-        for name, megabytes in zip(whole_steps, kept_timings["step_megabytes"], strict=True)
-    },
+    | {f"{name}_memory_over_lru": ratio for name, ratio in memory_over_lru.items()}
+    | {f"megabytes_{name}": size for name, size in megabytes.items()},
 )
 ledger.out_of_reach(
     "thesis:table-8",

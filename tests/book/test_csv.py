@@ -193,6 +193,17 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         SUMMARY,
         ("acsf1_deviation", "listops_deviation", "pixel_mnist_deviation"),
     ),
+    ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-steps"): (
+        UNITS,
+        (
+            "megabytes_linear",
+            "megabytes_lru",
+            "megabytes_tanh",
+            "seconds_linear",
+            "seconds_lru",
+            "seconds_tanh",
+        ),
+    ),
 }
 
 
