@@ -105,16 +105,17 @@ most = run.pick(smoke=40, book=4000, paper=4000)
 
 
 # the losses of the runs, (steps + 1, angles)
-def sweep(rule, chart, goal=target, steps=most, start_decay=decay, start_gap=gap):
+def sweep(rule, chart, goal=target, steps=most, start_gap=gap):
     phase = goal.angle() - start_gap
-    start = torch.stack([torch.full_like(phase, start_decay), phase], -1)
+    start = torch.stack([torch.full_like(phase, decay), phase], -1)
     if chart == "cartesian":
         start = torch.view_as_real(eigenvalue(start, "polar"))
 
     def gradient(theta, k):
         return slope(theta, goal, chart)
 
-    path = ensembles.iterate(rule, gradient, start, steps, record=range(steps + 1))
+    every = range(steps + 1)
+    path = ensembles.iterate(rule, gradient, start, steps, record=every)
     return power_loss(path.values, goal, chart)
 
 
