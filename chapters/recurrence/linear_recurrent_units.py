@@ -84,7 +84,7 @@ def slope(theta, goal, chart):  # of the loss, by the chain rule for complex-dif
 
 
 # %% [markdown]
-# The two *charts*, as the two ways to give $\lambda$ by two real numbers are called, the loss, and the runs for all angles at once:
+# The two *charts*, as the two ways to give $\lambda$ by two real numbers are called, and the loss:
 
 
 # %%
@@ -101,6 +101,10 @@ def power_loss(theta, goal, chart):
     return 0.5 * (residual.real**2 + residual.imag**2)
 
 
+# %% [markdown]
+# The runs for all angles at once, and the number of steps that each of them needs:
+
+# %%
 most = run.pick(smoke=40, book=4000, paper=4000)
 
 
