@@ -13,7 +13,7 @@
 # the *quotient* of the loss above its least value and the squared gradient. This is Polyak's step.
 #
 # **Can the step size set itself in this way, when each step sees one sample only?** On one condition: a single point must be best for every sample. Then the method, called SPS (*stochastic Polyak step*), converges. **What breaks it**: samples that
-# disagree. In the figure two parabolas pull at one number. The steep one has its minimum at $1$, the flat one at $-1$, and at every step a coin decides which of them is used. Their mean, the loss to be minimized, has its minimum at one third, nearer to that of the
+# disagree. In the figure two parabolas pull at one number. The steep one has its minimum at $1$, the flat one at $-1$, and at every step a coin (in the code a fixed sequence that behaves like one) decides which of them is used. Their mean, the loss to be minimized, has its minimum at one third, nearer to that of the
 # steep one. The quotient of a parabola is large where it is flat. It makes up for the smaller slope, so both parabolas move the number equally far, and the run settles half way between the two minima, however slowly its steps decrease. A method called DecSPS keeps the *smallest* quotient seen so far, and
 # settles at the minimizer.
 #
@@ -241,7 +241,7 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 #
 # $$\eta_{\min}=\min\Bigl\{\frac1{2cL},\eta_{\max}\Bigr\}$$
 #
-# although $L$ is used nowhere. The next two cells write out both updates of the first figure, SPS with the divisor $c_k=\sqrt{k+1}$ and DecSPS, and compare them with the library's. An *oracle* is a function that returns loss and gradient; `tug` makes the one of the two parabolas.
+# although $L$ is used nowhere. The next two cells write out both updates of the first figure, SPS with $c$ replaced by $c_k=\sqrt{k+1}$, and DecSPS, which puts the smallest quotient so far in the place of the quotient (its definition follows in a later section), and compare them with the library's. An *oracle* is a function that returns loss and gradient; `tug` makes the one of the two parabolas.
 
 
 # %%
@@ -355,7 +355,7 @@ assert ten_steps("SPS", rules.SPS(cap=10.0, c=root_growth)) < 1e-14
 #    $\mathcal L_{S_k}(\theta_k)-\mathcal L_{S_k}(\theta^\star)=h_k-\delta_k$.
 #    With $c=1$ the change $e_{k+1}^2-e_k^2$ is at most $-2\eta_k(h_k-\delta_k)+\eta_kh_k$, which is
 #    $-\eta_kh_k+2\eta_k\delta_k$.
-# 3. *Both ends of the step.* $\eta_{\min}\le\eta_k\le\eta_{\max}$ by {eq}`eq-polyak-steps-quotient`, and
+# 3. *Both ends of the step.* $\eta_{\min}\le\eta_k\le\eta_{\max}$ by {eq}`eq-polyak-steps-quotient`, which holds for a batch as well, since a mean of $L$-smooth losses is $L$-smooth, and
 #    $h_k,\delta_k\ge0$. So the change is at most $-\eta_{\min}h_k+2\eta_{\max}\delta_k$.
 # 4. *Expectation.* $S_k$ is independent of $\theta_k$, so
 #    $\mathbb Eh_k=\mathbb E\mathcal L(\theta_k)-\mathcal L^\star+\Delta_b$. Sum over $k<K$, divide by $\eta_{\min}K$:
@@ -377,13 +377,13 @@ assert ten_steps("SPS", rules.SPS(cap=10.0, c=root_growth)) < 1e-14
 # In the second half only the mean has to be strongly convex. The samples can be, for instance, three valleys in the plane, each flat along its own line; this example is among the checks.
 #
 # Each result on this page is checked by a computation. The row or card below it says what was measured, what it was allowed to be, and the same number for something wrong (the *control*), which has to fail. "200 values, worst $-10^{-16}$; allowed: at least 0 up to rounding; with a floor
-# a twentieth lower $-0.03$" means: 200 differences that may not be negative are not, and a slightly stronger bound would be violated. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
+# a twentieth lower $-0.03$" means: 200 differences that may not be negative are not, and a slightly stronger bound would be violated. A row "A exceeds B by x (at least y)" gives the mean difference x over the seeds and the lower end y of its 99.9 % interval; $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 #
 # An expectation over random batches can be checked without statistics if the runs are short: three losses and seven
 # steps make $3^7$ sequences of draws, all equally likely, and all of them are run at once. For the first bound the check takes the line displayed in step 4 of the proof, which implies it. A bound that is far above every run would tell little, so the check
 # contains problems on which the bounds are attained:
 #
-# - step 4 by round parabolas of one curvature, in the first step from $\theta^\star$, with the cap $1/2L$ (`at_rest`);
+# - step 4 by round parabolas (Hessian a multiple of the identity) of one curvature, in the first step from $\theta^\star$, with the cap $1/2L$ (`at_rest`);
 # - the floor of the second bound by the same parabolas at every step, with $c=\frac12$ and the cap $1/L$ (`arrived`);
 # - its rate by parabolas of the curvatures $L$ and nearly zero with one common minimum (`agreeing`).
 #
@@ -602,8 +602,8 @@ ledger.check(
 # penalty is added it is not. For the logistic loss with ridge $\rho$ and *one* sample $x$ it is the solution of a scalar
 # equation: the minimizer is a multiple of $x$, and its margin $t$ (the label times the inner product with $x$) solves $t\,(1+e^t)=\lVert x\rVert^2/\rho$. For larger batches one would have to minimize numerically at every step.
 #
-# **A larger $c$ cannot remove the floor.** In {prf:ref}`thesis-thm-4-1-1` the floor is $2\Delta_b$ times
-# $\eta_{\max}/\eta_{\min}=\max\{1,2cL\eta_{\max}\}\ge1$. So the *bound* never falls below $2\Delta_b$, whatever the cap and
+# **A larger $c$ cannot remove the floor.** In {prf:ref}`thesis-thm-4-1-1` the floors are $2\Delta_b$ (for $c=1$) and $2\Delta_b/\mu$ (for every $c\ge\frac12$), times
+# $\eta_{\max}/\eta_{\min}=\max\{1,2cL\eta_{\max}\}\ge1$. So the second *bound* never falls below $2\Delta_b/\mu$, whatever the cap and
 # $c$. Is this only the bound? For two parabolas $\ell_1=\frac{a_1}2(\theta-1)^2$ and $\ell_2=\frac{a_2}2(\theta+1)^2$, drawn with probability one half each, one can compute the truth. Their mean is least at $\theta^\star=\frac{a_1-a_2}{a_1+a_2}$. As long as the cap never acts, an SPS step goes the share $w=\frac1{2c}$ of the way to $\pm1$, so that in the long run $\theta$ has mean $0$ and variance $\frac w{2-w}$, and the
 # mean loss stays above its minimum by
 #
@@ -658,7 +658,7 @@ ledger.check(
     "thesis:claim-problem-2",
     "As long as the cap does not act, no divisor c removes the floor of SPS",
     measured=by_c.amin(0),
-    criterion=confident("late excess over (a₁ + a₂)θ⋆²/4, the least of four values of c", at_least=1.0),
+    criterion=confident("late excess over (a₁ + a₂)θ⋆²/4, least over four values of c", at_least=1.0),
     control=control("c = 1 and the cap 0.001, which always acts", late_excess(rules.SPS(cap=1e-3, c=1.0))),
     expected="holds",
     needs="book",
@@ -1251,7 +1251,7 @@ ledger.check(
     measured=decsps_factors[1:] / decsps_factors[0] - 1,
     criterion=identity("1/η_{K−1} in d dimensions over the same in three, minus 1", size=100.0),
     control=control(
-        "trace of AdaGrad's preconditioner over the root of the summed squares",
+        "sum of AdaGrad's divisors over the root of the summed squares",
         adagrad_factors[1:] / adagrad_factors[0] - 1,
     ),
     expected="holds",
@@ -1496,15 +1496,15 @@ ledger.check(
 # %% [markdown]
 # ## Against tuned rivals
 #
-# What does DecSPS gain on data? The source compares it on logistic regression with a ridge: the sets a1a (ridge $0.01$) and breast cancer (ridge $0.1$). DecSPS uses $c_0=1$, $\eta_{\max}=10$, $c_k=\sqrt{k+1}$ and the lower bound zero, untuned. Each rival gets the best of
+# What does DecSPS gain on data? The source compares it on logistic regression with a ridge: the sets a1a (binary features of adults, from the LIBSVM collection; ridge $0.01$) and breast cancer (ridge $0.1$). DecSPS uses $c_0=1$, $\eta_{\max}=10$, $c_k=\sqrt{k+1}$ and the lower bound zero, untuned. Each rival gets the best of
 # **nine** step sizes, chosen by its mean *gap* (mean loss above its minimum) at the end:
 #
 # - SGD with $\eta/\sqrt{k+1}$;
 # - AdaGrad-Norm {cite}`ward2019adagrad`, one step $\eta/b_{k+1}$ for all coordinates with $b_{k+1}^2=b_k^2+\lVert g_k\rVert^2$ and $b_0=0.1$, so that the gradient of the step counts in its own divisor (the authors' published code leaves the very first gradient out);
 # - Adam {cite}`kingma2015adam` with constant $\eta$, and AMSGrad {cite}`reddi2018convergence`, Adam with a running maximum in the divisor, with $\eta/\sqrt{k+1}$; both with $\beta_1=0$ as in the source.
 #
-# Batch size, number of steps, grids and start are not given there. For the figures on breast cancer we take them from the authors' public notebooks ([aorvieto/DecSPS](https://github.com/aorvieto/DecSPS)). For the others we took batches of 20 and 3,000 steps, with the mean over ten late
-# records as the gap at the end. The start turned out to decide the ranking, so we ran *two*: zero, and a standard normal vector, called *far*. The verdicts are taken from zero, the usual start for a convex loss. **We chose it after we had seen both.**
+# Batch size, number of steps, grids and start are not given there. For the figures on breast cancer we take them from the authors' public notebooks ([aorvieto/DecSPS](https://github.com/aorvieto/DecSPS)). For the others we took batches of 20 and 3,000 steps, with the mean of the gap at ten late
+# steps as the gap at the end. The start turned out to decide the ranking, so we ran *two*: zero, and a standard normal vector, called *far*. The verdicts are taken from zero, the usual start for a convex loss. **We chose it after we had seen both.**
 #
 # First on the sets that ship with the library, computed live: the Wisconsin breast cancer data with 30 inputs, and for a1a
 # the digits, those above 4 against the others.
@@ -1789,7 +1789,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# "Competitively" is the source's word for figure 33; the factor of two in its row is ours. From the far start the order turns round on both sets:
+# Of its figure 33 (a1a, against SGD) the source says that DecSPS performs "competitively"; the factor of two in our row is ours. From the far start the order turns round on both sets:
 
 # %% tags=["hide-input"]
 ledger.check(
