@@ -265,7 +265,7 @@ assert [round(x, 3) for x in by_steps] == [0.095, -0.272]  # the example by hand
 # %% [markdown]
 # Each result on this page is checked by a computation. The row or card below it says what was measured, what it was allowed to be, and the same number for something
 # wrong (the *control*), which has to fail. "200 values, worst 3e-13; allowed 1e-11; with the penalty doubled 0.2" means: of 200 numbers that should be zero the largest is $3\cdot10^{-13}$, which is rounding, and the wrong formula is
-# noticed. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words. The first check minimizes the model {eq}`eq-gauss-newton-steps-model` by automatic differentiation and compares.
+# noticed. A row "A exceeds B by x (at least y)" gives the mean difference x over the seeds and the lower end y of its 99.9 % interval; $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words. The first check minimizes the model {eq}`eq-gauss-newton-steps-model` by automatic differentiation and compares.
 
 # %%
 # the minimizer of M(p), by automatic differentiation and by formula
@@ -372,7 +372,7 @@ last.set(xlabel="$\\eta_{\\max}\\|\\nabla\\ell\\|^2/2\\ell$", title="NGN step / 
 plt.show()
 
 # %% [markdown]
-# On all five functions the step minimizes the model, and it is shorter than $\eta_{\max}$ by a factor that depends only on the number on the axis of the last panel.
+# On all five functions the step minimizes the model, and it is shorter than $\eta_{\max}$ by a factor that depends only on $\eta_{\max}\lVert\nabla\ell\rVert^2/(2\ell)$, the number on the axis of the last panel.
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -393,8 +393,8 @@ ledger.check(
 # $$\frac1\eta=\frac1{\eta_{\max}}+\frac{\lVert\nabla\ell\rVert^2}{2\,\ell}.$$ (eq-gauss-newton-steps-reciprocal)
 #
 # The second term is a *curvature estimate*. Call $\ell$ *$L$-smooth* if its gradient is $L$-Lipschitz ({prf:ref}`thesis-def-a-3-1`). Then
-# $\lVert\nabla\ell\rVert^2\le2L(\ell-\ell^\star)$, shown in {chapter}`Polyak steps <adaptivity/polyak_steps>`, and with
-# $\ell^\star\ge0$ the estimate lies between $0$ and $L$. So
+# with $\ell^\star=\inf\ell$, $\lVert\nabla\ell\rVert^2\le2L(\ell-\ell^\star)$, shown in {chapter}`Polyak steps <adaptivity/polyak_steps>`; as
+# $\ell^\star\ge0$, the estimate lies between $0$ and $L$. So
 #
 # $$\eta\in\Bigl[\frac1{L+1/\eta_{\max}},\ \eta_{\max}\Bigr].$$ (eq-gauss-newton-steps-range)
 #
@@ -530,7 +530,7 @@ ledger.check(
 #
 # :::{dropdown} Answer
 # The estimate $\lVert\nabla\ell\rVert^2/2\ell$ is exactly $1$ here, so $1/\eta=1/1000+1$, and $\theta$ is multiplied by
-# $1-\eta=1/1001$. In one variable with minimum zero an NGN step is a backward Euler step for the gradient flow
+# $1-\eta=1/1001$. For $\frac12\theta^2$ an NGN step is a backward Euler step (the slope is taken at the end of the step) for the gradient flow
 # $\dot\theta=-\theta$, which is stable for every step size.
 # :::
 #
@@ -587,9 +587,9 @@ ledger.check(
 #    and the derivative of the map is $1+2z^\star m'=1-\frac{2(s^2-4)}{s^2}=\frac8{s^2}-1$, between $-1$ and $1$.
 # 5. *Nothing else attracts.* The argument counts: every attracting cycle of a rational map needs a critical point (a zero of the derivative) of its own, and all critical points are taken. With $z=x^2$ and a sign, the map is the rational function $F(x)=-x\frac{s-1-x^2}{1+(s+1)x^2}$ of
 #    degree three, with four critical points: two real and two imaginary, the roots of $(s+1)w^2+(s^2+2)w-(s-1)=0$ in $w=x^2$. By a theorem of Fatou
-#    {cite}`milnor2006dynamics` every attracting or parabolic cycle (one whose multiplier is a root of unity) attracts the orbit of one of them. $F(\pm i)=\pm i$ with $F'(\pm i)=-1$: these two parabolic points
-#    each take one, and the real ones, which stay real, they cannot take. Real orbits: the cycle $\pm\sqrt{z^\star}$ takes one real critical point and, $F$ being odd, the other.
-#    None is left. $\square$
+#    {cite}`milnor2006dynamics` the orbit of at least one critical point tends to each attracting or parabolic cycle. (The *multiplier* of a cycle is the derivative of one whole round at any of its points; a cycle is *parabolic* if this is a root of unity.)
+#    $F(\pm i)=\pm i$ with $F'(\pm i)=-1$, so $i$ and $-i$ are parabolic and each needs a critical point. The orbits of the two real critical points stay real and cannot tend to $\pm i$, so $\pm i$ use up the two imaginary ones.
+#    The cycle $\pm\sqrt{z^\star}$ needs one of the two real ones, and as $F$ is odd the other tends to it as well. No critical point is left for another cycle. $\square$
 # :::
 #
 # The theorem can be read in two ways. With one curvature $L$ and a constant, $\mu=0$ and $z=(\mathcal L-\mathcal L^\star)/c$:
@@ -881,8 +881,8 @@ figures.comparison(
 # 2. Choose $\delta=\frac{2\rho-1}{2\rho+1}$. Then $A=\frac{2\rho-1}{2\rho+1}+\frac t{2\rho+1}\le\frac{2\rho}{2\rho+1}$, since $t\le1$.
 # 3. If $\rho\le\frac12$, then $\delta\le0$ and the last term of step 1 is at most $0$. Otherwise $\eta_k\le\eta_{\max}$ and
 #    $1-t\le\frac\rho{1+\rho}$ by the range {eq}`eq-gauss-newton-steps-range`. Or, better, $\eta_k(1-t)=\eta_{\max}t(1-t)\le\frac{\eta_{\max}}4$.
-# 4. *Why this $\delta$* (Remark D.2.1). We want $A\le a$ for all $t\in[\frac1{1+\rho},1]$ with some $a<1$; at $t=1$ this says
-#    $\delta\ge1-a/\rho$. A smaller $a$ helps the first term, but $a=\frac\rho{1+\rho}$, the smallest possible, forces $\delta>0$, an error even for tiny
+# 4. *Why this $\delta$* (Remark D.2.1 of the source). We want $A\le a$ for all $t\in[\frac1{1+\rho},1]$ with some $a<1$; at $t=1$ this says
+#    $\delta\ge1-a/\rho$. A smaller $a$ helps the first term, but $a=\frac\rho{1+\rho}$, the smallest possible because $A$ has this value at $t=\frac1{1+\rho}$ for every $\delta$, forces $\delta>0$, an error even for tiny
 #    steps. With $a=\frac{2\rho}{1+2\rho}$ the smallest admissible $\delta$ is the one of step 2, negative for $\rho<\frac12$. $\square$
 # :::
 
@@ -1092,7 +1092,7 @@ ledger.check(
 #
 # 6. Divide by $\frac1{2C_1}\sum_kw_k\ge(\sqrt K-1)/C_1$, and use Jensen's inequality. $\square$
 #
-# The printed proof takes the coefficients of step 1 for all steps and bounds $H_K$ by $\ln(K+1)$, which is smaller than $H_K$ for every $K$. The theorem is true as printed, since the coefficients leave room.
+# The source's proof takes the coefficients of step 1 for all steps and bounds $H_K$ by $\ln(K+1)$, which is smaller than $H_K$ for every $K$. The theorem is true as printed, since the coefficients leave room. ("Refereed", in the row below, means that someone else has worked through the correction.)
 # :::
 #
 # Both theorems are checked on the twenty convex quadratics from above, $L=1$, which have different minimizers and positive minima, so that both prices count. The upper end of the
@@ -1447,7 +1447,7 @@ ledger.check(
 # The check takes a robust regression, $\ell_i=\ln(1+(a_i^\top\theta-b_i)^2)$, where $L=2\max_i\lVert a_i\rVert^2$ and $\lVert\nabla\ell_i\rVert\le\lVert a_i\rVert$, so that
 # $\Delta_{\mathrm{noise}}^2\le\frac1n\sum_i\lVert a_i\rVert^2$. Beside it stands the smallest non-convex example, $\ln(1+\theta^2)+1$ with a single sample. It also breaks the theorem if $\eta_{\max}$ is too large: the
 # constant makes a two-cycle again, where the gradient is not small. The check uses the smaller constants $\frac{12}5$ and $\frac95$. A parabola with minimum zero attains three quarters of the first term; two samples with different minimizers
-# attain about two fifths of the second, and two thirds in a single step (row below).
+# attain about two fifths of the second; in a single step they attain two thirds of the term with $V$ in step 5 (row below).
 
 # %%
 source = run.generator("robust")
@@ -1852,7 +1852,7 @@ panels[1].set(xlabel="$\\eta_{\\max}$ (NGN) or $\\eta$ (SGD)")
 plt.show()
 
 # %% [markdown]
-# Without momentum SGD does not train at its largest setting, and NGN fails at the largest of its seven only. The next figure shows how the step of NGN changes during training.
+# Without momentum SGD does not train at its largest setting, and NGN fails only at the largest of its seven settings from $0.1$ to $100$, of which the five up to $10$ are the source's. The next figure shows how the step of NGN changes during training.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**With a constant $\\eta_{\\max}$ the step of NGN warms up, then decays.** Mean step on the network in windows of 31 batches, 95 % bands over 6 seeds. At $\\eta_{\\max}=1$ the cap hides the rise. Without the effect: the constant step of SGD at its best setting (dashed). From kept results.", "name": "fig-gauss-newton-steps-schedule"}, "image": {"alt": "Three curves that dip, rise within three epochs and then fall slowly, the larger the setting the higher; a dashed horizontal line."}}
 fig, ax = figures.subplots()
@@ -2147,7 +2147,7 @@ figures.comparison(
         ("best η_max of NGN on the network (figure 41)", "3", settings["ngn"][best_of["ngn"]], None),
         ("best η of SGD on the network (figure 41)", "0.03", settings["sgd"][best_of["sgd"]], None),
     ],
-    criterion="as the source says; best settings belong to its network and data, another than ours",
+    criterion="as the source says; the best settings are for the source's network and data, which are not ours",
     run=run,
     name="data",
     rtol=0.05,
@@ -2191,8 +2191,8 @@ ledger.out_of_reach(
 # :::
 #
 # :::{dropdown} Proof
-# Near the minimum $\lVert\nabla\ell\rVert^2/2\ell\approx\lambda^2\theta^2/2c$ is of second order, so to first order $\eta_k=\eta_{\max}$, and NGN-M is the heavy ball with the step $(1-\beta_1)\eta_{\max}$. The roots of
-# $x^2-(1+\beta_1-(1-\beta_1)\eta_{\max}\lambda)x+\beta_1$ lie inside the unit circle if and only if the value at $x=-1$ is positive (that at $1$ is, and the product of the roots is $\beta_1<1$):
+# Near the minimum $\lVert\nabla\ell\rVert^2/2\ell\approx\lambda^2\theta^2/2c$ is of second order, so to first order $\eta_k=\eta_{\max}$, and NGN-M is the linear recursion $\theta_{k+1}=(1+\beta_1-(1-\beta_1)\eta_{\max}\lambda)\theta_k-\beta_1\theta_{k-1}$. It tends to zero if the roots of
+# its characteristic polynomial $x^2-(1+\beta_1-(1-\beta_1)\eta_{\max}\lambda)x+\beta_1$ lie inside the unit circle, and leaves the minimum if one lies outside. They lie inside if and only if the value at $x=-1$ is positive (that at $1$ is, and the product of the roots is $\beta_1<1$):
 # $2(1+\beta_1)-(1-\beta_1)\eta_{\max}\lambda>0$. $\square$
 # :::
 #
@@ -2349,7 +2349,7 @@ assert abs(2 * best_rho / (1 + 2 * best_rho) / (1 + best_rho) - 0.343) < 1e-3
 #
 # ## Checks behind this page
 #
-# The rows hold the three lemmas once more, with a largest step that decreases, $\eta_{\max}=100/\sqrt{k+1}$, and the algorithm with its weighted mean.
+# The rows check the range of the step, the identity and the key inequality once more, with a largest step that decreases, $\eta_{\max}=100/\sqrt{k+1}$, and the algorithm with its weighted mean.
 
 
 # %%
