@@ -658,7 +658,7 @@ ledger.check(
     "thesis:claim-problem-2",
     "As long as the cap does not act, no divisor c removes the floor of SPS",
     measured=by_c.amin(0),
-    criterion=confident("late excess over (a₁ + a₂)θ⋆²/4, least over four values of c", at_least=1.0),
+    criterion=confident("the least, over four values of c, of late excess over (a₁ + a₂)θ⋆²/4", at_least=1.0),
     control=control("c = 1 and the cap 0.001, which always acts", late_excess(rules.SPS(cap=1e-3, c=1.0))),
     expected="holds",
     needs="book",
