@@ -369,4 +369,4 @@ def test_the_wider_parts_have_four_rates(tmp_path: Path, monkeypatch: pytest.Mon
         words = f"--task listops --part {part} --width 4 --states 3 --depth 1 --batch 4 --steps 2 --seeds 1"
         assert ladder.main([*words.split(), "--dirty"]) == 0
         rates = results.load(ladder.CHAPTER, f"listops-{part}")["learning_rates"]
-        assert tuple(rates) == (ladder.WIDER_RATES if part in ladder.WIDER else ladder.LEARNING_RATES)
+        assert tuple(rates) == ladder.WIDER.get(part, ladder.LEARNING_RATES)

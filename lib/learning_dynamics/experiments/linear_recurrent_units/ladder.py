@@ -44,9 +44,8 @@ from learning_dynamics.runs import Run
 
 CHAPTER = "recurrence/linear_recurrent_units"
 LEARNING_RATES = (2e-3, 8e-3)
-WIDER_RATES = (2e-3, 8e-3, 3.2e-2, 1.28e-1)
-"""The rates of the parts in `WIDER`, whose best is meant to lie inside the grid."""
-WIDER = ("dense-radius", "dense-wide")
+WIDER = {"dense-radius": (5e-4, 2e-3, 8e-3, 3.2e-2), "dense-wide": (2e-3, 8e-3, 3.2e-2, 1.28e-1)}
+"""Parts with rates of their own, whose best lies inside."""
 RING = {"r_min": 0.9, "r_max": 0.999}
 SAVE_EVERY = 60.0
 """Seconds between checkpoints."""
@@ -399,7 +398,7 @@ def compute(call: Call) -> dict[str, np.ndarray]:
         task,
         call.run,
         count=len(call.seeds),
-        rates=WIDER_RATES if call.part in WIDER else LEARNING_RATES,
+        rates=WIDER.get(call.part, LEARNING_RATES),
         size=Size(**{field.name: getattr(options, field.name) for field in fields(Size)}),
         device=call.run.device,
         folder=call.folder,
@@ -442,7 +441,7 @@ EXPERIMENT = Experiment(
     check=check,
     kept=(
         *(f"--task pixel-mnist --part {part}" for part in ("dense", "diagonal", "final", "variants")),
-        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius")),
+        *(f"--task pixel-mnist --part {part}" for part in ("unscaled", "radius", *WIDER)),
         "--task pixel-mnist --seeds 25 --part normalizer",
         *(f"--task listops --steps 2000 --part {part}" for part in ("dense", "diagonal", "final")),
         *(
