@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Anticorrelated noise
 #
-# You know 100 linear measurements of a symmetric $20\times20$ matrix $M$ of rank 2. You look for it in the form $UU^\top$, by gradient descent on the factor $U$. Such a matrix has 210 free entries, twice as many as there are
-# measurements, so very many matrices fit, and descent finds a wrong one. You add a random kick to the iterate after every step, hoping for a better minimum, and the error grows. Then you change one line, so that each step also takes the *previous* kick back. The kicks are
+# You know 100 linear measurements of a symmetric $20\times20$ matrix $M$ of rank 2. You look for it in the form $UU^\top$, by gradient descent on the factor $U$. A symmetric $20\times20$ matrix has 210 free entries, twice as many as there are
+# measurements, and descent on a full factor does not know the rank. So very many matrices fit, and it finds a wrong one. You add a random kick to the iterate after every step, hoping for a better minimum, and the error grows. Then you change one line, so that each step also takes the *previous* kick back. The kicks are
 # now seven times as large, and the error falls by a factor of several thousand.
 #
 # **Why does subtracting the last kick turn noise from a poison into a regularizer?** Kicks that are taken back do not accumulate. What is left of them is that every gradient is asked at a shaken
@@ -139,8 +139,8 @@ for panel, what in enumerate(("error", "trace")):
 figures.numbers(run, "fig-anti-sensing", curves, rtol=0.05, noise=1e-9)
 
 # %% [markdown]
-# This chapter turns $\xi_k$ in
-# $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$, with $P_k=I$ and $\beta_1=0$. The noise is put in on purpose. We write it as a *kick*
+# The book follows one update,
+# $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$, with the step size $\eta_k$, a matrix $P_k$ that may rescale the gradient, noise $\xi_k$ and the momentum $\beta_1$. This chapter varies $\xi_k$ and keeps $\eta_k=\eta$, $P_k=I$ and $\beta_1=0$. The noise is put in on purpose. We write it as a *kick*
 # $\zeta_k=-\eta\,\xi_k$ that is added to the iterate. After this chapter you can
 #
 # - rewrite descent with differenced kicks as descent with the gradient asked at a shaken point, and say which loss it descends;
@@ -196,7 +196,7 @@ figures.numbers(run, "fig-anti-sensing", curves, rtol=0.05, noise=1e-9)
 #
 # So no noise is left on the point $\bar\theta$ itself. The identity is exact, on every path and for every loss.
 #
-# Each result on this page is checked by a computation. Its outcome stands in a row or a card: "worst of 12 values 6e-16, allowed 2e-13" is what was measured and what it was allowed to be. "What breaks it" is the same number for something wrong, which has to fail; of several wrong numbers the one *at best*, nearest to passing, is shown. "At least" is the lower end of a 99.9 % interval. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them.
+# Each result on this page is checked by a computation. Its outcome stands in a row or a card: "worst of 12 values 6e-16, allowed 2e-13" is what was measured and what it was allowed to be. "What breaks it" is the same number for something wrong, which has to fail; of several wrong numbers the one *at best*, nearest to passing, is shown. "At least" is the lower end of a 99.9 % interval. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them. In "100 ε" the letter $\varepsilon$ is the rounding of the number type, $2.2\cdot10^{-16}$ for float64, and "condition" and "size" are the condition number of the computation and the size of its numbers. With a corrected formula "rederived" means that it was derived anew and the page has a counterexample to the printed one, and "refereed" that a second reader confirmed it.
 
 # %%
 few = run.pick(smoke=50, book=300, paper=1000)
@@ -328,7 +328,7 @@ ledger.check(
 # 4. With $\eta=\epsilon/\sigma^2$ the last term is $\mathcal O(\epsilon)$, and so is the first once $K\ge\sigma^2/\epsilon^2$. $\square$
 # :::
 #
-# The check runs on $\mathcal L=\cos\theta+\frac12\cos(2\theta+1)$ with $\sigma=.4$, for a time $\eta k=400$, and averages over the second half: shorter runs show a floor that is only the slow passage of a maximum.
+# The check runs on $\mathcal L=\cos\theta+\frac12\cos(2\theta+1)$ with $\sigma=.4$, for a time $\eta k=400$, and averages over the second half: in shorter runs some walkers are still leaving a maximum of the loss, and their slopes make a floor.
 
 
 # %%
@@ -373,7 +373,7 @@ ledger.check(
     needs="book",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The method stops at stationary points of the flattened loss.** Mean squared gradients over the second half of the run, against $\\eta\\sigma^2$ with $\\sigma=0.4$; bands: 95 %, ten groups of 10 runs. The gradient of $\\tilde{\\mathcal{L}}$ (green) goes to zero in proportion. What breaks it (dashed): the gradient of $\\mathcal{L}$ keeps a floor.", "name": "fig-anti-stationary"}, "image": {"alt": "On two logarithmic axes the green curve is a straight line through the origin of slope one; the dashed one bends into a floor on the left."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The method stops at stationary points of the flattened loss.** Mean squared gradients over the second half of the run, against $\\eta\\sigma^2$ with $\\sigma=0.4$; bands: 95 %, ten groups of 10 runs. The gradient of $\\tilde{\\mathcal{L}}$ (green) goes to zero in proportion. What breaks it (dashed): the gradient of $\\mathcal{L}$ keeps a floor.", "name": "fig-anti-stationary"}, "image": {"alt": "On two logarithmic axes the green curve is a straight line of slope one; the dashed one bends into a floor on the left."}}
 fig, ax = figures.subplots(size=(5.6, 3.8))
 figures.band(
     ax,
@@ -406,7 +406,7 @@ figures.numbers(
 #
 # :::{prf:proposition} Second moments of both kinds
 # :label: thesis-prop-f-1-1
-# Let $w_{k+1}=\rho_kw_k+e_k$ in $\mathbb R^p$ with fixed numbers $\rho_k$ and uncorrelated kicks of mean zero and $\mathbb E\lVert\zeta_k\rVert^2=p\sigma^2$. For a fixed $k$ let $\Pi_i=\rho_i^2\rho_{i+1}^2\cdots\rho_k^2$, and $\Pi_{k+1}=1$. Then
+# Let $w_{k+1}=\rho_kw_k+e_k$ in $\mathbb R^p$ with $e_k=\zeta_k$ (plain) or $e_k=\zeta_k-\zeta_{k-1}$ (differenced), fixed numbers $\rho_k$ and uncorrelated kicks of mean zero and $\mathbb E\lVert\zeta_k\rVert^2=p\sigma^2$. For a fixed $k$ let $\Pi_i=\rho_i^2\rho_{i+1}^2\cdots\rho_k^2$, and $\Pi_{k+1}=1$. Then
 # $\mathbb E\lVert w_{k+1}\rVert^2=\Pi_0\lVert w_0\rVert^2$ plus
 #
 # $$
@@ -563,7 +563,7 @@ ledger.check(
 # $\mathbb E\lVert w_k\rVert^2=\mathbb E\lVert\bar w_k\rVert^2+\mathbb E\lVert\zeta_{k-1}\rVert^2\le2p\sigma^2$. $\square$
 # :::
 #
-# **Why forgetting needs its own hypothesis.** The source asks only that $\rho_k\ne1$ with a probability that does not vanish. The factors $\rho_k=1-(k+2)^{-2}$ are all different from one, and their product is $\frac12$: half of the start is never forgotten. From $w_0=10$ the second moment stays above $25$, where the bound is $2$.
+# **Why forgetting needs its own hypothesis.** The source asks only that $\rho_k\ne1$ with a probability that does not vanish. The factors $\rho_k=1-(k+2)^{-2}$ are all different from one, and their product is $\frac12$: half of the start is never forgotten. With $p=1$ and $\sigma=1$, from $w_0=10$ the second moment stays above $25$, where the bound is $2$.
 #
 # **And why the kicks are coins.** All that the proof uses of them is that their length is fixed. The source allows any uncorrelated kicks of mean zero and the right variance. Take normal ones, and let $\rho_k=0$ after a kick of more than $2\sigma$ and $1$ otherwise: the recursion then keeps the last large kick, and its second moment is
 # three times the bound. With coins the bound is attained, already by $\rho_k=0$.
@@ -771,18 +771,19 @@ ledger.check(
 # *The key step.* The direction of $u$ does not matter, so $z$ alone follows $dz=\frac{\eta\sigma^2}2\bigl(p-\frac1{1-z}\bigr)dk+\sqrt{2\eta\sigma^2z}\,dW$ with a Brownian motion $W$. Here $\eta\sigma^2$ multiplies drift and variance alike: it is only a clock. The stationary density of a one-dimensional diffusion and its *scale function* $s$, which is chosen so that $s(z)$ has no drift and whose differences therefore are exit probabilities, are integrals
 # of its drift over its variance. For small $z$, $\lVert u\rVert$ is a Bessel process, the length of a Brownian path, of dimension $p-1$. One of the $p$ dimensions is used up by the pull, and $p=1$ leaves none.
 #
-# The averaging over $v$ is derived for $\sigma\to0$ and not proved here; it fails at $z=0$ and $z=1$. What follows is measured.
+# The laws are derived and not proved: that $v$ may be replaced by its mean is plausible for $\sigma\to0$ and fails at $z=0$ and $z=1$. So what follows is a measurement, and the two cards say *reproduced* and not *holds*, which this book keeps for what is proved.
 #
 # Move $p$, the start and the region. At $z=\frac14$ the two drifts differ by exactly $p\sigma^2$, the plain kicks' random walk.
 #
 # <div class="ld-widget" data-widget="valley-ends"></div>
 #
 # :::{dropdown} Derivation
+# *What a diffusion needs.* Let $dz=\mu\,dk+\sqrt\nu\,dW$ with the drift $\mu(z)$, the variance $\nu(z)$ and a Brownian motion $W$. By Taylor to the second order a function $s(z)$ changes on average by $\mu s'+\frac\nu2s''$ a step, which is zero for $s'=\exp(-\int\frac{2\mu}\nu dz)$. A density $q$ stands still if its flux $\mu q-\frac12(\nu q)'$ is zero, so $\nu q=\exp(\int\frac{2\mu}\nu dz)=\frac1{s'}$ up to a factor.
 # 1. *Drift*: $p\sigma^2-2\eta\lVert u\rVert^2\mathbb Ev^2=p\sigma^2-4z\cdot\frac{\sigma^2}{4z(1-z)}$.
 # 2. *Variance*: $\lVert u\rVert^2$ changes by $2u^\top\zeta$ to first order, with the variance $4\sigma^2\lVert u\rVert^2$; so $z$ has the variance $\frac{\eta^2}4\cdot4\sigma^2\cdot\frac{2z}\eta=2\eta\sigma^2z$.
-# 3. *Scale*: $s'=\exp(-\int\frac{2\,\text{drift}}{\text{variance}})$ $=\exp\bigl(-\int\frac{p-1/(1-z)}{2z}dz\bigr)$, and $\frac1{z(1-z)}=\frac1z+\frac1{1-z}$ gives $z^{-(p-1)/2}(1-z)^{-1/2}$.
-# 4. *Stationary density*: $\frac1{\text{variance}\cdot s'}\propto z^{(p-1)/2-1}(1-z)^{1/2}$, the Beta law.
-# 5. *Flow*: $\dot y=-2\eta y\frac{\sigma^2}{1-z}$ for $y=\lVert\bar u\rVert^2=\frac2\eta z$, so $(1-z)\dot z/z=-2\eta\sigma^2$, which integrates to $\ln z-z=\text{const}-2\eta\sigma^2k$. $\square$
+# 3. *Scale*: $s'=\exp(-\int\frac{2\mu}\nu dz)$ $=\exp\bigl(-\int\frac{p-1/(1-z)}{2z}dz\bigr)$, and $\frac1{z(1-z)}=\frac1z+\frac1{1-z}$ gives $z^{-(p-1)/2}(1-z)^{-1/2}$.
+# 4. *Stationary density*: $q=\frac1{\nu s'}\propto z^{(p-1)/2-1}(1-z)^{1/2}$, the Beta law.
+# 5. *Flow*: $\dot y=-2\eta y\frac{\sigma^2}{1-z}$ for $y=\lVert\bar u\rVert^2=\frac2\eta z$, so $(1-z)\dot z/z=-2\eta\sigma^2$, which integrates to $\ln z-z=\text{const}-2\eta\sigma^2k$.
 # :::
 #
 # **Predict first.** At $p=10$ you reduce the plain kicks from $\sigma=.2$ to $.1$. What happens to the place where the runs settle?
@@ -877,7 +878,8 @@ ledger.check(
         "exits with p in the place of p − 1, p ≤ 5",
         exit_scores(lambda p: valley.exit_probability(p + 1, 1 / 16, 1 / 64, 1 / 4))[:4],
     ),
-    expected="holds",
+    expected="reproduced",
+    claim="experiment",
     show="card",
     needs="book",
 )
@@ -887,7 +889,8 @@ ledger.check(
     measured=flow_ratio - 1,
     criterion=between("mean ‖ū‖² over the flow − 1, 200 runs, four times", -0.05, 0.05),
     control=control("half the rate", (predicted / half_rate)[1:] - 1),
-    expected="holds",
+    expected="reproduced",
+    claim="experiment",
     needs="book",
 )
 
@@ -1018,14 +1021,14 @@ figures.numbers(
 #
 # :::{dropdown} Proof, as far as it goes
 # 1. *Plain.* $|v_{k+1}|\le(1-\frac{\chi^2}2)|v_k|+\sigma$ inside the region, so $|v|\le\frac{2\sigma}{\chi^2}$. The strongest pull on $u$ is then the factor $\rho=1-\frac{2\sigma^2}{\chi^3\lVert u_0\rVert^2}$.
-# 2. With this constant factor, {prf:ref}`thesis-cor-f-1-2` gives $\frac{p\sigma^2}{1-\rho^2}$, which lies in the range of {prf:ref}`thesis-eq-209`. It is at least $\lVert u_0\rVert^2/\chi$ if $p\ge4/\chi^4$. This is where the proof stops short: the bound on $|v|$ holds inside the region only, and the moment that it leads to lies on its edge.
+# 2. With this constant factor, {prf:ref}`thesis-cor-f-1-2` gives $\frac{p\sigma^2}{1-\rho^2}$, which lies in the range of {prf:ref}`thesis-eq-209` at the end of the page. It is at least $\lVert u_0\rVert^2/\chi$ if $p\ge4/\chi^4$. This is where the proof stops short: the bound on $|v|$ holds inside the region only, and the moment that it leads to lies on its edge.
 # 3. *Differenced, the bounds.* Let $\chi\le\frac34$. As long as $\eta\lVert u\rVert^2\le1$, $|v|\le2\sigma$ by {prf:ref}`thesis-prop-f-1-2`, and $\eta v^2\le4\eta\sigma^2\le\chi^4<1$. So $\bar u_{k+1}=(1-\eta v_k^2)\bar u_k-\eta v_k^2\zeta^u_{k-1}$ is a convex combination, $\lVert\bar u\rVert$ stays below
 #    the larger of $\lVert u_0\rVert$ and $\sqrt p\,\sigma$, which is $\lVert u_0\rVert$, and $\eta\lVert u\rVert^2\le\frac\chi2(1+\sqrt{\chi/2})^2\le1$ goes on to hold. (For $\chi$ between $\frac34$ and $1$ this does not close; the source argues inside the region.)
 # 4. *Differenced, forgetting.* $\bar v_k$ depends on $\zeta_0,\dots,\zeta_{k-2}$ only. With probability one half the coin $\zeta_{k-1}$ has its sign, and then $|v_k|=|\bar v_k+\zeta_{k-1}|\ge\sigma$. Almost surely this happens infinitely often, so $\sum\eta v_k^2=\infty$.
 # 5. *Differenced, the limit.* The factor $1-\eta v_k^2\in[0,1]$ of $u$ depends on past kicks only. So {prf:ref}`thesis-prop-f-1-2` applies to $u$: $\limsup\mathbb E\lVert u\rVert^2\le2p\sigma^2\le\chi\lVert u_0\rVert^2$. $\square$ for part 2.
 # :::
 #
-# **How much dimension plain noise needs.** The written proof gives the condition $p\ge4/\chi^4$; the statement has $p\ge2/\chi^2$, and simulations indicate that this is enough. By {eq}`eq-anti-limit` much less is: $p\ge2$. The proof is far from sharp because it lets $v$ stay at its largest possible value for ever. Part 1 is therefore recorded below as *reproduced*, a measurement, and not as *holds*, which this book keeps for what is proved.
+# **How much dimension plain noise needs.** The written proof gives the condition $p\ge4/\chi^4$; the statement has $p\ge2/\chi^2$, and simulations indicate that this is enough. By {eq}`eq-anti-limit` much less is: $p\ge2$. The proof is far from sharp because it lets $v$ stay at its largest possible value for ever. Part 1 is therefore recorded below as *reproduced*, too.
 
 
 # %%
@@ -1874,7 +1877,7 @@ ledger.check(
 #
 # 1. Descent with differenced kicks is descent with the gradient at a shaken point, exactly. On average it descends $\mathcal L+\frac{\sigma^2}2\mathrm{tr}\nabla^2\mathcal L$.
 # 2. Plain kicks shake the gradient as well, and also add $p\sigma^2$ to $\lVert u\rVert^2$ in each step. In the valley the sum is $\sigma^2\bigl(p-\frac1{1-z}\bigr)$: only $p=1$ goes flat.
-# 3. Plain noise settles at $z\sim\mathrm{Beta}(\frac{p-1}2,\frac32)$ of the stability limit; $\sigma$ sets the time only, until runs are lost.
+# 3. Plain noise settles at a curvature $z$, in units of the stability limit, with the law $\mathrm{Beta}(\frac{p-1}2,\frac32)$ (derived and measured, not proved); $\sigma$ sets the time only, until runs are lost.
 # 4. Differenced noise makes the larger cloud in stiff directions ($\rho<\frac12$) and the smaller one in flat ones. Keep the point behind the kick.
 # 5. Flatter was better where a truth was hidden; on digits it made no measurable difference.
 #
