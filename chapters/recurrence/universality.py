@@ -12,7 +12,7 @@
 # You feed an image to a sequence model, pixel by pixel, 784 numbers in a row. The layer that carries the past along is linear, and all that it hands to the rest of the network is its state. You give it 1,024 numbers for
 # that state, more than there are pixels, and still the model behaves as if it had never seen the top of the image. Would a larger state help? Or more digits?
 #
-# Each number of the state belongs to one factor, an *eigenvalue*: every new pixel multiplies the number by its eigenvalue and is then added to it. **How much of its input does a linear state hold, and is an ordinary network behind it then enough for anything?** In exact arithmetic 392 complex numbers hold any 784 pixels, and a network behind the
+# Each number of the state has its own factor, called an *eigenvalue* because the factors are those of the diagonal matrix that updates the state: with every new pixel the number is multiplied by its eigenvalue, and the pixel is added. **How much of its input does a linear state hold, and is an ordinary network behind it then enough for anything?** In exact arithmetic 392 complex numbers hold any 784 pixels, and a network behind the
 # state can then compute every output that depends continuously on the inputs so far. In floating point it depends on where the eigenvalues lie. **What breaks it**: real eigenvalues. The picture shows a 3, and an image that 1,024 states with real eigenvalues
 # cannot tell from the 3. To the eye, it is an 8.
 
@@ -65,7 +65,7 @@ roots = recurrence.half_roots(T)  # T / 2 complex eigenvalues on the unit circle
 
 # %% [markdown]
 # The last state is a matrix $M$ times the pixels. Images along which $M$ is tiny, its right singular vectors with the smallest singular values, change the state hardly at all. The function `twin` moves the 3 towards the 8, but only along those singular vectors whose singular value is
-# at most $10^{-12}$ of the largest.
+# at most $10^{-12}$ of the largest. Here `three` and `eight` are images of MNIST with $T=784$ pixels, `real` are 1,024 eigenvalues drawn uniformly between $-1$ and $1$, and `roots` are 392 complex ones, spaced evenly on the upper half of the unit circle (the half roots of {prf:ref}`thesis-beyond-half-roots`).
 
 
 # %%
@@ -156,7 +156,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# In the update that this book follows, $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$, this part studies the model inside of the loss $\mathcal L$: it is a recurrence over a sequence, and the question of this chapter comes before any training. After it you can
+# In the update that this book follows, $\theta_{k+1}=\theta_k$ $-\,\eta_kP_k(\nabla\mathcal L(\theta_k)+\xi_k)$ $+\,\beta_1(\theta_k-\theta_{k-1})$, with the step size $\eta_k$, a matrix $P_k$ that may rescale the gradient, noise $\xi_k$ and the momentum $\beta_1$, this part studies the model inside of the loss $\mathcal L$: it is a recurrence over a sequence, and the question of this chapter comes before any training. After it you can
 #
 # - say how many numbers a linear state of given eigenvalues holds at a given precision, and choose eigenvalues that hold more;
 # - construct two inputs that a given layer cannot tell apart;
@@ -313,7 +313,7 @@ ledger.check(
 # **Predict first.** The source suggests many more states than inputs, near the unit circle. Which of the two is it that helps: the number, or the place?
 #
 # :::{dropdown} Answer
-# The place. For real eigenvalues no number helps. For complex eigenvalues in the whole disk, a large number helps very slowly; near the circle it helps at once. The figure shows both.
+# The place. For real eigenvalues no number helps. For complex eigenvalues the place decides, too: the figure shows that four times as many real ones do not help, and that as many in the ring near the circle are better than in the whole disk.
 # :::
 
 
@@ -374,7 +374,7 @@ plt.show()
 # %% [markdown]
 # ### Counting slots
 #
-# A condition number says only that something is lost. How much is left? We count *slots*: singular values of $\bar M$ above a stated share of the largest. With the share $2^{-23}$ (the rounding of 32-bit numbers) they are the numbers that survive when the states are kept in 32 bits. A layer with $N$ complex states has at most $2N$
+# A condition number says only that something is lost. How much is left? We count *slots*: singular values of $\bar M$ above a stated share of the largest. With the share $2^{-23}$ (the rounding of 32-bit numbers) they are the numbers that survive when the states are kept in 32 bits, since rounding adds an error of about $2^{-23}$ of the largest, and a direction with a smaller singular value drowns in it. A layer with $N$ complex states has at most $2N$
 # slots, and at most $T$. The figure also draws the share $2^{-8}$ of bfloat16, the 16-bit numbers of graphics cards, which have 8 significant bits. Beside rings and disk we take the *half roots*, which are the subject of the next section, and S4D-Lin, the start of a state space model of {chapter}`the last chapter <recurrence/linear_recurrent_units>`: $\lambda_i=e^{\Delta(-\frac12+\mathrm i\pi i)}$ for $i=0,\dots,N-1$ with the step $\Delta=.001$.
 
 # %%
@@ -396,7 +396,7 @@ sizes = {
 counts = {name: int((s > float32 * s[0]).sum()) for name, s in sizes.items()}
 assert counts["real"] == int(recurrence.slots(real, T, float32))  # the library's
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Singular values of seven memories of 784 inputs.** Each relative to its largest; horizontal lines: rounding in bfloat16, 32 bits and 64 bits. 1,024 real states (blue) hold 42 numbers in 32 bits. Of 512 complex states those in the disk (orange) hold less than half of the inputs, those near the circle nearly all. Half as many real numbers as a disk of 512, the 392 half roots, hold all (black, at one). What breaks it (dashed): a ring with angles below $\\pi/10$, which holds 96 numbers.", "name": "fig-universality-spectra"}, "image": {"alt": "Seven decreasing curves over the index from 1 to 784 on a logarithmic axis. The blue one falls within fifty, the black one stays at one to the end."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Singular values of seven memories of 784 inputs.** Each relative to its largest; horizontal lines: rounding in bfloat16, 32 bits and 64 bits. 1,024 real states (blue) hold 42 numbers in 32 bits. Of 512 complex states those in the disk (orange) hold less than half of the inputs, those near the circle nearly all. The 392 half roots, 784 real numbers against the 1,024 of the disk, hold all (black, at one). What breaks it (dashed): a ring with angles below $\\pi/10$, which holds 96 numbers.", "name": "fig-universality-spectra"}, "image": {"alt": "Seven decreasing curves over the index from 1 to 784 on a logarithmic axis. The blue one falls within fifty, the black one stays at one to the end."}}
 fig, ax = figures.subplots(size=(7.4, 4.2))
 looks = dict(zip(sizes, (blue, orange, COLORS["purple"], green, "", COLORS["maroon"], "black"), strict=True))
 for name, s in sizes.items():
@@ -525,7 +525,7 @@ ledger.check(
 # %% [markdown]
 # ### Digits from a state
 #
-# The source's picture shows digits that are read back from the last state: for eigenvalues uniform in the disk only the lower part returns, for eigenvalues in the ring with radius above $.99$ the whole digit. It does not give the size of the state. We take 512 complex states, and round them, as a machine would: to 64 bits, to 32 bits, and to the 8 significant bits of bfloat16.
+# The source's picture shows digits that are read back from the last state: for eigenvalues uniform in the disk only the lower part returns, for eigenvalues in the ring with radius above $.99$ the whole digit. It does not give the size of the state. We take 512 complex states, and round them, as a machine would: to 64 bits, to 32 bits, and to the 8 significant bits of bfloat16. Directions with a singular value below 30 roundings of the largest are left out (`rcond`).
 
 
 # %%
@@ -656,7 +656,7 @@ plt.show()
 
 # %% [markdown]
 # :::{dropdown} Answer
-# Hardly. On the mean of ten digits two thirds of the norm are still missing with 32 half roots, one third with 130 (the row below the next section's code). A row of the image is 28 pixels long, and 32 frequencies out of 392 show little more than where the rows of the digit are bright.
+# Hardly. On the mean of ten digits two thirds of the norm are still missing with 32 half roots, one third with 130 (the row "The more states, the more faithful" below, where $K$ is called $N$). A row of the image is 28 pixels long, and 32 frequencies out of 392 show little more than where the rows of the digit are bright.
 # :::
 #
 # ### How does the reader know how long the input was?
@@ -668,7 +668,7 @@ plt.show()
 # Let a state with a real eigenvalue $\lambda_0\in(0,1)$ be fed with ones. After $k$ inputs it is $s=\frac{1-\lambda_0^k}{1-\lambda_0}$, and $k=\log_{\lambda_0}\bigl(1-(1-\lambda_0)s\bigr)$.
 # :::
 #
-# *By hand.* $\lambda_0=\frac12$, $s=\frac74$: $1-\frac78=2^{-3}$, three inputs. In floating point $s$ saturates when $\lambda_0^k$ falls below the rounding. For 784 inputs $\lambda_0=.99$ is slow enough, and $.9$ stops at about 330. A complex $\lambda_0$ is no clock: its logarithm has many branches.
+# *By hand.* $\lambda_0=\frac12$, $s=\frac74$: $1-\frac78=2^{-3}$, three inputs. In floating point $s$ saturates when $\lambda_0^k$ falls below the rounding. For 784 inputs $\lambda_0=.99$ is slow enough, and $.9$ stops at about 330. A complex $\lambda_0$ is no clock: the angle of $\lambda_0^k$ repeats modulo $2\pi$, so the logarithm gives many $k$.
 
 # %%
 counted = torch.arange(1, 785, **like)
@@ -870,7 +870,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# Images are smooth, so their information sits at low frequencies, and a state that spends its angles there keeps more. How low depends on how many numbers one keeps: the lowest $N$ half roots reach up to $\pi N\cdot2/T$, which for small $N$ is too narrow a band. This gives a reason for the small initial angles of {chapter}`Linear recurrent units <recurrence/linear_recurrent_units>`. The price is the law of the slots: with angles below $\pi/10$ more than about 80 real numbers are in vain.
+# Images are smooth, so their information sits at low frequencies, and a state that spends its angles there keeps more. How low depends on how many numbers one keeps: the lowest $N$ half roots reach up to $\pi N\cdot2/T$, which for small $N$ is too narrow a band. This gives a reason for the small initial angles of {chapter}`Linear recurrent units <recurrence/linear_recurrent_units>`. The price is the law of the slots: with angles below $\pi/10$ more than about 80 to 100 real numbers are in vain.
 #
 # ## The network behind the state
 #
@@ -879,14 +879,14 @@ ledger.check(
 # The inputs lie in a compact set $\mathcal U\subset\mathbb R^T$, and every $\mathcal Y_j:\mathbb R^{j+1}\to\mathbb R^{d_y}$ is continuous, with $d_y$ outputs at each position.
 # :::
 #
-# :::{prf:definition} The decoder
+# :::{prf:definition} What the network has to compute
 # :label: thesis-eq-138
 # If the state $x_j$ together with the clock $s_j$ determines $(u_0,\dots,u_j)$ and $j$ by a map $\Gamma$, then $y_j=\mathcal Y_j(u_0,\dots,u_j)=F(x_j,s_j)$ for *one* function $F=\mathcal Y\circ\Gamma$, and the network has to approximate $F$.
 # :::
 #
 # :::{prf:theorem} Universality of linear recurrence plus network
 # :label: thesis-thm-5-5-1
-# Let {prf:ref}`thesis-assumption-5-5-2` hold. Let the $N$ eigenvalues be distinct, none real and no two conjugate, and $2N\ge T$; or let {prf:ref}`thesis-assumption-5-5-1` hold, $2N\ge p$, and the eigenvalues be drawn from a density. Add a clock state. Let the activation of the network be continuous and no polynomial. Then for every $\varepsilon>0$ there are a
+# Let {prf:ref}`thesis-assumption-5-5-2` hold. Let the $N$ eigenvalues be distinct, none real and no two conjugate, and $2N\ge T$; or let {prf:ref}`thesis-assumption-5-5-1` hold, $2N\ge p$, and the eigenvalues be drawn from a density. Add a clock state. Let the activation of the network be continuous and not a polynomial. Then for every $\varepsilon>0$ there are a
 # width and weights of a network with one hidden layer, so that
 #
 # $$
@@ -991,7 +991,7 @@ ledger.check(
     rtol=0.3,
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With everything that the theorem asks for the error falls, without it stays.** Largest error of a one-layer network with random hidden weights on 1,000 fresh inputs and the four of the text, against its width, target $u_0u_j$ at four positions. Blue: two half roots and a clock, three draws. What breaks it (dashed): no clock, one state, and a target that jumps, with the least errors that any decoder can reach (thin): $\\frac12$, $1$, $1$.", "name": "fig-universality-width"}, "image": {"alt": "Three blue curves fall from about one to about a tenth with the width. Three dashed ones stay between one half and two."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With everything that the theorem asks for the error falls, without it stays.** Largest error of a one-layer network with random hidden weights on 1,000 fresh inputs and the four of the text, against its width, target $u_0u_j$ at four positions. Blue: two half roots and a clock, three draws. What breaks it (dashed): no clock, one state, and a target that jumps, with the least errors that any decoder can reach (thin): $\\frac12$, $1$, $1$.", "name": "fig-universality-width"}, "image": {"alt": "Three blue curves fall from about one to between a tenth and a third with the width. Three dashed ones stay between one half and two."}}
 fig, ax = figures.subplots(size=(6.0, 4.0))
 for row in sup["two states and a clock"]:
     ax.plot(widths, row, "o-", ms=4, markevery=1, color=blue)
