@@ -2063,7 +2063,10 @@ plt.show()
 
 # %%
 dense_starts = {}
-for start_from, part, rung in (("as drawn", "dense-wide", "linear"), ("radius one", "dense-radius", "linear_radius_1")):
+for start_from, part, rung in (
+    ("as drawn", "dense-wide", "linear"),
+    ("radius one", "dense-radius", "linear_radius_1"),
+):
     kept_start = results.load(run.chapter, f"pixel-mnist-{part}")
     scores, chosen = kept_start[f"{rung}_validation"], int(kept_start[f"{rung}_chosen"])
     assert 0 < chosen < len(scores) - 1  # the best rate lies inside
