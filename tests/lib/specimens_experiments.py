@@ -122,7 +122,7 @@ STATES = some([[0, 1, 1], [2, 0, 1]], "seeds n")
 
 def affine(offset: float = 0.0, **given: Tensor) -> Tensor:
     made = ValueProblem(0.5, **given)
-    return made.returns + offset * made.annuities
+    return (made.returns + offset * made.annuities) * made.is_point
 
 
 of(
@@ -135,6 +135,7 @@ of(
     evaluation=(torch.eye(3).double(), "m d"),
     values=(torch.ones(2, 3).double(), "*seeds m"),
     value_annuities=(torch.ones(2, 3).double(), "*seeds m"),
+    counts=some([3, 2], "seeds"),
 )
 
 RUNS = "a run of a kept result, on tensors that its command makes; the functions that make them are walked or refuse"
@@ -163,6 +164,7 @@ for reason, names in {
         "exploration_exploitation.image_training: Classifier.features Classifier.forward",
         "exploration_exploitation.sine_switch: SineNetwork.features SineNetwork.forward",
         "value_learning.models: Explicit Explicit.step Implicit Implicit.step ImplicitActions ImplicitActions.step",
+        "value_learning.swept: ImplicitSwept ImplicitSwept.step ImplicitActionsSwept ImplicitActionsSwept.step",
         "vanishing_curvature.deep_training: ConvolutionalNetworks.features DeepNetworks.weights DeepNetworks.features",
         "vanishing_curvature.deep_training: DeepNetworks.losses DeepNetworks.gradient DeepNetworks.rescaled",
     ),

@@ -63,6 +63,16 @@ class ValueProblem:
                 f"states is {self.states.dtype} {tuple(self.states.shape)}; allowed: torch.int64 "
                 f"{tuple(self.returns.shape)}, as returns"
             )
+        if self.counts is not None:
+            seeds, n = self.states.shape
+            if self.counts.dtype != torch.int64 or self.counts.shape != (seeds,):
+                raise ValueError(
+                    f"counts is {self.counts.dtype} {tuple(self.counts.shape)}; allowed: torch.int64 ({seeds},)"
+                )
+            if not ((self.counts >= 1) & (self.counts <= n)).all():
+                raise ValueError(
+                    f"counts = {self.counts.tolist()}; allowed: numbers of data points from 1 to {n}"
+                )
 
     @property
     def seeds(self) -> int:
