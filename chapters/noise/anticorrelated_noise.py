@@ -849,7 +849,7 @@ upward = {p: up / (up + down) for p, (up, down) in exits.items()}
 exit_law = {p: valley.exit_probability(p, 1 / 16, 1 / 64, 1 / 4) for p in exits}
 
 
-# %% tags=["hide-input"]
+# %%
 def scores(values, laws):  # (measured − law) / standard error
     return (values.mean(-1) - laws) / (values.std(-1) / math.sqrt(values.shape[-1]))
 
@@ -867,6 +867,7 @@ def exit_scores(law):
     )
 
 
+# %% tags=["hide-input"]
 ledger.check(
     "thesis:beyond-valley-laws",
     "Plain kicks: where the runs settle and through which side they leave",
