@@ -328,9 +328,8 @@ TYPESET = """async formulas => {
 
 @pytest.mark.pages
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: see tests/book/test_pages.py")
-def test_no_formula_uses_a_macro_that_is_not_defined(made: dict[str, Any]) -> None:
+def test_no_formula_uses_a_macro_that_is_not_defined(made: dict[str, Any], chromium: Any) -> None:
     """By MathJax as it comes, as GitHub and Colab have it; an undefined macro is an error here, not red text."""
-    driver = pytest.importorskip("playwright.sync_api")
     formulas: set[tuple[str, bool]] = {(r"\nosuchmacro", False)}
     for chapter in CHAPTERS:
         for text in map(without_code, prose(made[chapter])):
@@ -340,13 +339,11 @@ def test_no_formula_uses_a_macro_that_is_not_defined(made: dict[str, Any]) -> No
                 (tex, False) for tex in re.findall(r"(?<!\\)\$((?:[^$\\]|\\.)+?)\$", single, re.DOTALL)
             }
     assert len(formulas) > 1000
-    with driver.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        tab = browser.new_page()
-        tab.goto("about:blank")
-        tab.evaluate("window.MathJax = {tex: {packages: {'[-]': ['noundefined', 'noerrors']}}}")
-        tab.add_script_tag(path=ROOT / "book/_static/mathjax/tex-mml-chtml.js")
-        wrong = tab.evaluate(TYPESET, sorted(formulas))
-        browser.close()
+    tab = chromium.new_page()
+    tab.goto("about:blank")
+    tab.evaluate("window.MathJax = {tex: {packages: {'[-]': ['noundefined', 'noerrors']}}}")
+    tab.add_script_tag(path=ROOT / "book/_static/mathjax/tex-mml-chtml.js")
+    wrong = tab.evaluate(TYPESET, sorted(formulas))
+    tab.close()
     assert [line for line in wrong if "nosuchmacro" not in line] == []
     assert len(wrong) == 1, "the planted macro was not noticed"
