@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -12,13 +13,20 @@ from torch.autograd.function import once_differentiable
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_PRIVATE = (
+    "_C._functorch.peek_interpreter_stack",
+    "_C._will_engine_execute_node",
+    "ops.aten.convolution_backward",
+)
+"""What a convolution needs of torch that torch does not promise to keep."""
 
 
 def faster(module: nn.Module) -> dict[str, Callable[..., Tensor]]:
     """Return what takes the place of a module's methods, by name; the values are the same up to rounding.
 
     Args:
-        module: any module; only torch's own convolutions and batch normalizations in eval mode are changed.
+        module: any module; only torch's own convolutions and batch normalizations in eval mode are changed, and
+            convolutions only where this version of torch has what they need.
     """
     if (
         type(module) in _BATCH_NORMS
@@ -31,9 +39,19 @@ def faster(module: nn.Module) -> dict[str, Callable[..., Tensor]]:
         type(module) in _CONVOLUTIONS
         and module.padding_mode == "zeros"
         and module.padding not in ("same", "valid")
+        and all(map(_offered, _PRIVATE))
     ):
         return {"_conv_forward": partial(_convolve, module)}
     return {}
+
+
+def _offered(name: str) -> bool:
+    """Whether torch has something of this name."""
+    try:
+        attrgetter(name)(torch)
+    except AttributeError:
+        return False
+    return True
 
 
 def _normalize(module: Any, x: Tensor) -> Tensor:

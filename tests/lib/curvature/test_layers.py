@@ -140,3 +140,21 @@ def test_a_product_with_a_jacobian_makes_no_second_derivative_of_the_weights(mon
     assert masks == []
     H @ v
     assert [True, False, False] in masks and [False, True, False] in masks
+
+
+def test_without_a_private_function_of_torch_the_derivatives_are_torchs_own(monkeypatch):
+    model, shape = CASES["groups, dilation, padding"]
+    x = torch.randn(4, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    loss, kinds = nn.CrossEntropyLoss(), (curvature.Hessian, curvature.GaussNewton)
+    assert set(layers.faster(model[0])) == {"_conv_forward"} and not layers._offered(
+        "ops.aten.no_such_operator"
+    )
+    fast = [kind(model, loss, x, Y).dense() for kind in kinds]
+    with monkeypatch.context() as without:
+        without.delattr(torch._C._functorch, "peek_interpreter_stack")
+        assert layers.faster(model[0]) == {}
+    monkeypatch.delattr(torch._C, "_will_engine_execute_node")
+    monkeypatch.delattr(layers._Convolution, "forward")  # so that nothing can call it
+    assert layers.faster(model[0]) == {} and set(layers.faster(model[1])) == {"forward"}
+    for kind, expected in zip(kinds, fast, strict=True):
+        close(kind(model, loss, x, Y).dense(), expected)

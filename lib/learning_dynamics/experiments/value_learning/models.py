@@ -84,6 +84,10 @@ class Implicit:
         for value in self.discount.flatten().tolist():
             require_discount("discount", value)
         self.eye = torch.eye(rewards.shape[-1], dtype=rewards.dtype, device=rewards.device)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """For a subclass: make what it keeps beside the parameters."""
 
     def weights(self) -> Tensor:
         """Solve for the values; the factorization is kept for the backward solve."""
@@ -141,6 +145,10 @@ class ImplicitActions:
             require_discount("discount", value)
         self.S = torch.softmax(logits, -1)
         self.greedy = rewards.argmax(-2)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """For a subclass: make what it keeps beside the parameters."""
 
     def weights(self) -> Tensor:
         """Solve for the values of the greedy policy."""

@@ -123,47 +123,38 @@ class _Run(NamedTuple):
     step_size: float
 
 
-def _runs(model: Implicit | ImplicitActions) -> list[_Run]:
-    shape = model.u.shape
-    columns = [each[..., 0].expand(shape[:2]) for each in (model.discount, model.step_size)]
-    found = []
-    for at in itertools.product(range(shape[0]), range(shape[1])):
-        discount, step_size = (column[at].item() for column in columns)
-        if not discount > 0:
-            raise ValueError(f"discount = {discount}; allowed: a number in (0, 1)")
-        u, Z, beta = (tensor[at].numpy() for tensor in (model.u, model.Z, model.beta))
-        left, rows = np.full_like(beta, 1 / len(beta)), np.empty((len(beta),) * 2, beta.dtype)
-        found.append(_Run(u, Z, beta, left, rows, discount, step_size))
-    return found
+class _Sweeping:
+    """What the sweeping models have beside the parameters; it is made when the others have it."""
+
+    u: Tensor
+    Z: Tensor
+    discount: Tensor
+    step_size: Tensor
+
+    def _prepare(self) -> None:
+        shape = self.u.shape
+        self.tolerance = 10 * torch.finfo(self.u.dtype).eps
+        self.beta = self.u.new_zeros(*shape[:2], shape[-1])
+        self.runs: list[_Run] = []
+        self.solver: list[Sweeps] = []
+        columns = [each[..., 0].expand(shape[:2]) for each in (self.discount, self.step_size)]
+        for at in itertools.product(range(shape[0]), range(shape[1])):
+            discount, step_size = (column[at].item() for column in columns)
+            if not discount > 0:
+                raise ValueError(f"discount = {discount}; allowed: a number in (0, 1)")
+            u, Z, beta = (tensor[at].numpy() for tensor in (self.u, self.Z, self.beta))
+            left, rows = np.full_like(beta, 1 / len(beta)), np.empty((len(beta),) * 2, beta.dtype)
+            self.runs.append(_Run(u, Z, beta, left, rows, discount, step_size))
 
 
-class ImplicitSwept(Implicit):
-    """An `Implicit` on the CPU that sweeps, see `Sweeps`.
+class ImplicitSwept(_Sweeping, Implicit):
+    """An `Implicit` on the CPU that sweeps, see `Sweeps`, with a tolerance of ten roundings.
 
-    Args:
-        rewards: latent rewards u, `(configurations, seeds, d)`; changed in place.
-        logits: latent logits Z, `(configurations, seeds, d, d)`; changed in place.
-        discount: internal discounts, `(configurations,)` or a number, in (0, 1).
-        step_size: `(configurations,)` or a number.
-        tolerance: of the sweeps; by default ten roundings.
+    The arguments are as in `Implicit`, but a discount of 0 leaves nothing to sweep.
 
     Raises:
         ValueError: a discount is outside (0, 1).
     """
-
-    def __init__(
-        self,
-        rewards: Tensor,
-        logits: Tensor,
-        discount: Tensor | float,
-        step_size: Tensor | float,
-        tolerance: float | None = None,
-    ) -> None:
-        super().__init__(rewards, logits, discount, step_size)
-        self.tolerance = _tolerance(tolerance, rewards)
-        self.beta = torch.zeros_like(rewards)
-        self.runs = _runs(self)
-        self.solver: list[Sweeps] = []
 
     @np.errstate(all="ignore")  # a run that diverges ends as nan
     def weights(self) -> Tensor:
@@ -189,37 +180,20 @@ class ImplicitSwept(Implicit):
         return Implicit(self.u, self.Z, self.discount, self.step_size).preconditioner()
 
 
-class ImplicitActionsSwept(ImplicitActions):
-    """An `ImplicitActions` on the CPU that sweeps, see `Sweeps`.
+class ImplicitActionsSwept(_Sweeping, ImplicitActions):
+    """An `ImplicitActions` on the CPU that sweeps, as `ImplicitSwept` does.
 
-    Args:
-        rewards: `(configurations, seeds, a, d)`; changed in place.
-        logits: `(configurations, seeds, a, d, d)`; changed in place.
-        discount: internal discounts, `(configurations,)` or a number, in (0, 1).
-        step_size: `(configurations,)` or a number.
-        tolerance: of the sweeps; by default ten roundings.
+    The arguments are as in `ImplicitActions`, but a discount of 0 leaves nothing to sweep.
 
     Raises:
         ValueError: a discount is outside (0, 1).
     """
 
-    def __init__(
-        self,
-        rewards: Tensor,
-        logits: Tensor,
-        discount: Tensor | float,
-        step_size: Tensor | float,
-        tolerance: float | None = None,
-    ) -> None:
-        super().__init__(rewards, logits, discount, step_size)
-        self.tolerance = _tolerance(tolerance, rewards)
-        self.beta = torch.zeros_like(rewards[:, :, 0])
-        self.runs = _runs(self)
-        d = rewards.shape[-1]
-        self.state, self.ones = np.arange(d), np.ones_like(self.runs[0].left)
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.state, self.ones = np.arange(self.u.shape[-1]), np.ones_like(self.runs[0].left)
         self.chains = [S.numpy() for S in self.S.flatten(0, 1)]
         self.policy = [greedy.numpy() for greedy in self.greedy.flatten(0, 1)]
-        self.solver: list[Sweeps] = []
 
     @np.errstate(all="ignore")  # a run that diverges ends as nan
     def weights(self) -> Tensor:
@@ -277,7 +251,3 @@ def _move(
     Z -= change
     Z.reshape(-1)[:: len(Z) + 1] -= diagonal
     u -= moved / solver.D
-
-
-def _tolerance(given: float | None, like: Tensor) -> float:
-    return 10 * torch.finfo(like.dtype).eps if given is None else given
