@@ -180,21 +180,12 @@ class TanhClassifier:
             raise ValueError("generators = (); allowed: at least one")
         if isinstance(gain, bool) or not 0 < gain < math.inf:
             raise ValueError(f"gain = {gain!r}; allowed: a number > 0")
-        dtype, device = self.inputs.dtype, self.inputs.device
         first, b, second, c = self.sizes
         found = []
         for generator in generators:
             require_generator(generator)
-            W = (
-                gain
-                / math.sqrt(self.inputs.shape[-1])
-                * torch.randn(first, generator=generator, dtype=dtype, device=device)
-            )
-            V = (
-                gain
-                / math.sqrt(self.width)
-                * torch.randn(second, generator=generator, dtype=dtype, device=device)
-            )
+            W, V = (self.inputs.new_empty(size).normal_(generator=generator) for size in (first, second))
+            W, V = gain / math.sqrt(self.inputs.shape[-1]) * W, gain / math.sqrt(self.width) * V
             found.append(torch.cat([W, W.new_zeros(b), V, V.new_zeros(c)]))
         return torch.stack(found)
 
