@@ -1098,9 +1098,8 @@ plt.show()
 
 
 # %%
-def behind(
-    domain, kind, discount, step
-):  # residual there minus elsewhere, mean over offsets, in standard errors
+# residual at a step minus that at each other step, mean over offsets, in standard errors
+def behind(domain, kind, discount, step):
     means = finals[domain, kind][discount].mean(1)  # (step sizes, seeds)
     others = [k for k in range(len(means)) if k != step and np.isfinite(means[k]).all()]
     gaps = means[step] - means[others]
@@ -1459,8 +1458,12 @@ ledger.check(
 # batches drawn with replacement and $V_i=r_iP\phi(x_i)$ one has exactly, to first order in the step,
 #
 # $$\rho=\frac1b\Bigl(\frac{n\sum_i\lVert V_i\rVert^2}{\lVert\sum_iV_i\rVert^2}+b-1\Bigr).$$
+#
+# The source reads its two figures so: the bound does not vary much with the offset, no strong trend is expected or seen in the ratio, and for the explicit learner
+# the ratio is constant. To test this, a straight line in $c$ is fitted to $\ln\rho$, and to the logarithm of the bound, in each seed. There is a trend if the mean slope over
+# the seeds is more than three standard errors from zero. (In four rooms at $c=0$ the explicit learner's bound is infinite, since the residual of the absorbing state is zero; this offset is left out there.)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**At the end of training the noise of an update does not feel the offset.** Chain, median over 20 seeds. Left: moment ratio; right: the right side of its bound, which needs residuals of one sign and has lost its premise by then. What breaks the constancy of the explicit ratio: four rooms (dashed), where cells never drawn dominate the mean residual.", "name": "fig-value-learning-noise"}, "image": {"alt": "Left: flat lines for explicit and implicit learners in the chain, a dashed line that rises fivefold for four rooms. Right: nearly flat lines."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the chain the noise of an update at the end of training does not feel the offset; in four rooms it does.** Chain, median over 20 seeds. Left: moment ratio; right: the right side of its bound, which needs residuals of one sign and has lost its premise by then. What breaks the constancy of the explicit ratio: four rooms (dashed), where the ratio rises fivefold.", "name": "fig-value-learning-noise"}, "image": {"alt": "Left: flat lines for explicit and implicit learners in the chain, a dashed line that rises fivefold for four rooms. Right: nearly flat lines."}}
 chain_kept = {kind: kept(f"chain_{kind}") for kind in ("explicit", "implicit")}
 fig, axes = figures.subplots(1, 2)
 for ax, name in zip(axes, ("ratio", "bound"), strict=True):
@@ -1480,62 +1483,80 @@ plt.show()
 
 
 # %%
-def spread_over_offsets(medians):
-    return medians.max() / medians.min() - 1
+def trend(values, offsets):  # (offsets, seeds); slope of ln(values): mean over its standard error
+    finite = np.isfinite(values).all(-1)
+    slopes = np.polyfit(np.asarray(offsets)[finite], np.log(values[finite]), 1)[0]
+    return slopes.mean() / (slopes.std(ddof=1) / math.sqrt(20))
 
 
-chain_medians = [
-    np.median(chain_kept[kind]["ratio"][2, marked["chain", kind][2]], -1) for kind in ("explicit", "implicit")
-]
+def noise_trends(name, domain, kind):  # of "ratio" or "bound", at the marked step of each discount
+    split = kind == "implicit" and domain != "chain"
+    parts = [f"_part_{k}" for k in range(1, 5)] if split else [""]
+    ends = np.concatenate([kept(f"{domain}_{kind}{part}")[name] for part in parts])
+    return [trend(ends[k, marked[domain, kind][k]], grid.OFFSETS) for k in range(4)]
+
+
+trends_at_end = {
+    name: {
+        (domain, kind): np.abs(noise_trends(name, domain, kind))
+        for domain in problems.DOMAINS
+        for kind in ("explicit", "implicit")
+    }
+    for name in ("ratio", "bound")
+}
+for name, found in trends_at_end.items():
+    for (domain, kind), panels in found.items():
+        print(f"{name}, {domain.replace('_', ' ')}, {kind}: at most {panels.max():.1f} standard errors")
+
+# %%
 twenty = list(range(20))
 at_first = grid.run_grid(  # one vanishing step
     "implicit",
     problems.chain_problem(run, twenty),
     models.latent_start(run, twenty, 11),
     training.batches(run, twenty, 50, steps=1),
-    grid.combinations([1e-9], [0.95], [-0.74, 1.0]),
+    grid.combinations([1e-9], [0.95], [0.0, 1.0]),
 )
+untrained = {"ratio": at_first.ratio.numpy(), "bound": at_first.bound.numpy()}
 assert 4 < rooms_ratio.max() / rooms_ratio.min() < 7  # four rooms, explicit: not constant
-cancelled = at_first.bound.log()
-trained_bound = np.log(chain_kept["implicit"]["bound"][2, 2])
 
 # %% tags=["hide-input"]
-ledger.check(
-    "implicit:fig-17",
-    "Chain, end of training: the moment ratio varies by less than a tenth over the offsets",
-    measured=[spread_over_offsets(medians) for medians in chain_medians],
-    criterion=at_most("largest / smallest median over the offsets − 1, explicit and implicit", 0.1),
-    control=control(
-        "implicit, before training, from the offset that cancels the ones",
-        spread_over_offsets(at_first.ratio.median(-1).values),
+for id, name, statement, reason in (
+    (
+        "fig-17",
+        "ratio",
+        "At the end of training the moment ratio shows no trend in the offset, three domains",
+        "In the chain there is none, for both learners, and none for the explicit one in mountain car. In four rooms the "
+        "explicit ratio rises fivefold, and implicit ratios rise in four rooms at .8 and in mountain car.",
     ),
-    expected="reproduced",
-    claim="experiment",
-    seeds=range(20),
-    rtol=1e-2,
-)
-ledger.check(
-    "implicit:fig-16",
-    "Chain, end of training: no trend of the bound in the offset is seen, none excluded",
-    measured=statistics.mean_interval(trained_bound[10] - trained_bound[0]),
-    criterion=exponent("the mean of ln(bound at c = 1) − ln(bound at c = 0)", 0.0, neighbours=[-2.0, 2.0]),
-    control=control(
-        "before training, from the offset that cancels the ones",
-        statistics.mean_interval(cancelled[1] - cancelled[0]),
+    (
+        "fig-16",
+        "bound",
+        "At the end of training the bound on the ratio shows no trend in the offset, three domains",
+        "None is seen in the chain, in mountain car and for the implicit learner in four rooms, but one small residual makes "
+        "the bound huge and the test weak. For the explicit learner in four rooms the bound rises.",
     ),
-    expected="partly",
-    claim="experiment",
-    needs="book",
-    reason="No trend is seen, but one residual near zero makes the bound huge: with 20 seeds a factor of seven either way is not excluded.",
-    seeds=range(20),
-    rtol=1e-2,
-)
+):
+    ledger.check(
+        f"implicit:{id}",
+        statement,
+        measured=np.concatenate(list(trends_at_end[name].values())),
+        criterion=at_most("|mean slope of the logarithm in c| / standard error, four discounts", 3.0),
+        control=control("chain, implicit, before training", abs(trend(untrained[name], [0.0, 1.0]))),
+        expected="not reproduced",
+        claim="experiment",
+        needs="book",
+        reason=reason,
+        seeds=range(20),
+        rtol=1e-2,
+    )
 
 # %% [markdown]
-# In four rooms the statement would fail: there the explicit ratio rises about fivefold with the offset.
+# So the source's reading holds in the chain and fails in four rooms, where the explicit ratio rises about fivefold with the offset.
+# "No trend" of the bound is a weak finding everywhere: one residual near zero makes it huge, so three standard errors of its change from $c=0$ to $c=1$ are a factor between 2 and 17.
 #
 # The plots are inconclusive because they are taken at the end, where signs are mixed. At the start all residuals have one
-# sign once the offset exceeds the one that cancels their mean, it makes them more equal, and ratio and bound fall; these are the controls of the two rows.
+# sign once the offset exceeds the one that cancels their mean, it makes them more equal, and ratio and bound fall; this fall is the control of the two rows.
 #
 # ## What this does not show
 #
@@ -1641,7 +1662,7 @@ assert abs(everywhere.norm[-1, 2].mean() / before - 1) < run.pick(smoke=1.0, boo
 #
 # :::{solution} ex-value-learning-momentum
 # :class: dropdown
-# Heavy ball: yes. The increment of $\beta$ is $J$ applied to the increment of $(\theta,b)$, which is a linear recursion
+# Heavy ball: yes. The increment of $\beta$ is $J$ applied to the increment of $(\theta,\kappa)$, which is a linear recursion
 # in past gradients $J^\top g_j$ with scalar coefficients, so $JJ^\top$ comes out in front of each. Adam: no. It divides the bias
 # and each weight by their own running scale, so what multiplies $g$ is $J\,\mathrm{diag}(\cdot)J^\top$: still a bias,
 # but of a size that changes, and the two parts no longer have the ratio $s^2$.
