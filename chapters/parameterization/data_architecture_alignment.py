@@ -1813,9 +1813,8 @@ def decrease_slack(P, eta):  # of one step from every point of the chain
     return (lost - promised(chain_gradient[:-1], eta, 0.5, 1.0)).flatten()
 
 
-def parabola_slack(
-    p, eta=0.8
-):  # L theta^2/2 with L = 2 from theta = 1, P = p, and c = p, c-bar = p^2: an equality
+# Lθ²/2 with L = 2 from θ = 1, P = p, and c = p, c̄ = p²: an equality
+def parabola_slack(p, eta=0.8):
     return (1 - (1 - 2 * eta * p) ** 2 - promised(torch.tensor(4.0, **like), eta, p, p * p, 2.0))[None]
 
 

@@ -1323,9 +1323,8 @@ def tuned_gain(n):  # one sample a step, flat residual, each model at its own be
     return n * race(fresh_chain(n, 0.999).matrix, torch.eye(n, **like), 1)
 
 
-def both_readings(
-    *gains,
-):  # the interval of p in gain ~ n^p that spans the readings; the first is the estimate
+# the interval of p in gain ~ n^p that spans all readings; the estimate is that of the first
+def both_readings(*gains):
     slopes = [statistics.log_log_slope(many, gain) for gain in gains]
     low, high = min(slope.low for slope in slopes), max(slope.high for slope in slopes)
     return replace(slopes[0], low=low, high=high)

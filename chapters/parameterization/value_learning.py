@@ -59,7 +59,6 @@ from learning_dynamics.ledger import (
     between,
     confident,
     control,
-    exponent,
     identity,
     ordering,
 )
