@@ -20,7 +20,7 @@ SETTING ?=
 CONSTRAINTS ?= constraints.txt
 SNAKEMAKE := .venv-workflow/bin/snakemake --snakefile workflow/Snakefile
 # Recipes read these from the environment, where a shell takes a quote or a semicolon in them for what it is.
-export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL SHARD PROFILE SETTING
+export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL SHARD PROFILE SETTING CONSTRAINTS
 
 help: ## List these commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ setup: .venv/ready ## Make the virtual environment and install what the book nee
 .venv/ready: requirements.txt $(CONSTRAINTS) pyproject.toml
 	@$(PYTHON) tools/check_python.py
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(if $(CONSTRAINTS),-c $(CONSTRAINTS))
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(if $(CONSTRAINTS),-c "$$CONSTRAINTS")
 	@touch $@
 
 book: .venv/ready ## Render the committed chapters to book/_build/html

@@ -70,15 +70,9 @@ def outcome(chapter: str, setting: str, python: Path | str = sys.executable, roo
     with tempfile.TemporaryDirectory() as folder:
         command = [
             *(python, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "-p", "no:cacheprovider"),
-            *(
-                "--nbval-sanitize-with",
-                ROOT / "tests/nbval/sanitize.cfg",
-                "-c",
-                os.devnull,
-                "--timeout",
-                "1800",
-            ),
-            *("--rootdir", root, "-p", "no:cov", "--tb", "line", notebook_path(root, chapter)),
+            *("--nbval-sanitize-with", ROOT / "tests/nbval/sanitize.cfg", "--timeout", "1800"),
+            *("-c", os.devnull, "--rootdir", root, "-p", "no:cov", "--tb", "line"),
+            notebook_path(root, chapter),
         ]
         variables = environment(setting) | {"LEARNING_DYNAMICS_RECORDS": folder}
         done = subprocess.run(

@@ -1,5 +1,6 @@
 // Habits of every page: a line whose formula is wider than the line scrolls, and the keyboard reaches what scrolls; folds of
-// the left column have names; a wide figure keeps its words legible on a phone; a theorem has a link to itself and a citation to copy; on paper everything is open and light.
+// the left column have names; a wide figure keeps its words legible on a phone; a theorem has a link to itself and a citation
+// to copy; on paper everything is open and light.
 (() => {
   const lineOf = (node) => {
     let line = node.parentElement;

@@ -141,7 +141,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const fits = await Promise.all(others.map(async (page) => ({ page, ...fit(await read(page), plain, query) })));
     fits.sort((a, b) => b.value - a.value || pages.indexOf(a.page) - pages.indexOf(b.page));
     Search.output.append(...fits.map(({ page, anchor, text }) =>
-      item(`${page}.html${anchor ? "#" : ""}${anchor}`, titles[pages.indexOf(page)], "Words of the page", cut(text, plain), plain)));
+      item(`${page}.html${anchor ? "#" : ""}${anchor}`, titles[pages.indexOf(page)], page.startsWith("book/api/") ? "Library · words of the page" : "Words of the page", cut(text, plain), plain)));
     Search.output.dataset.ready = "true";
   };
 });

@@ -129,13 +129,8 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         KIND,
         ("basis_pursuit", "descent_small_start", "ones", "samples"),
     ),
-    ("momentum/gradient_memory", "fig-memory-digits"): (STATISTIC, ("capped", "nesterov", "sgd", "step")),
     ("momentum/least_action", "descent-on-curves"): (THINNED, ("above", "below", "half", "step")),
     ("momentum/least_action", "breast-cancer"): (THINNED, ("constant", "loss", "nesterov", "step", "uphill")),
-    ("momentum/momentum_shadowing", "fig-momentum-shadowing-steps"): (
-        STATISTIC,
-        ("gap_gd", "gap_hb", "gap_hb_corrected", "h"),
-    ),
     ("noise/anticorrelated_noise", "fig-anti-exits"): (KIND, ("leaves_upwards",)),
     ("noise/anticorrelated_noise", "fig-anti-beta"): (
         SUMMARY,

@@ -321,6 +321,11 @@ WIDE = """() => {
       }
     }
   }
+  for (const node of document.querySelectorAll("article div.math > mjx-container")) {
+    const start = node.parentElement.getBoundingClientRect().left - 1;
+    const hidden = node.getClientRects().length && node.getBoundingClientRect().left < start;
+    if (hidden) faults.push(`begins out of sight: ${node.parentElement.textContent}`);
+  }
   return { width: document.documentElement.scrollWidth, faults };
 }"""
 
@@ -477,6 +482,19 @@ def test_axe_finds_nothing(width: int, theme: str, visit: tuple[Any, list[str]])
     everything_unfolded(page, theme, width=width)
     assert access.faults(page) == []
     assert complaints == []
+
+
+@needs_chromium
+def test_axe_notices_planted_faults(bench: Bench) -> None:
+    """The control: a picture without words, a field without a name, a colour too pale, each of its own level."""
+    if reason := access.missing():
+        pytest.skip(reason)
+    page = bench.open(PAGES[0])
+    page.evaluate(
+        "() => document.querySelector('article').insertAdjacentHTML('afterbegin', '<img src=\"data:,\"><input>"
+        '<p style="color: #bbb; background: #fff">pale words</p>\')'
+    )
+    assert {"image-alt", "label", "color-contrast"} <= {each["id"] for each in access.faults(page)}
 
 
 @needs_chromium

@@ -274,10 +274,11 @@ def test_a_figure_is_followed_by_its_number_and_caption(
         if "mystnb" in cell.metadata
     }
     cells = made[chapter].cells
-    for cell, after in zip(cells, cells[1:], strict=False):
-        if cell.id in names:
-            place = site.place(names[cell.id])
-            assert after.source.startswith(f"**[{place.name}]({site.link(place.page, place.id)}).** ")
+    followed = [(cell, after) for cell, after in zip(cells, cells[1:], strict=False) if cell.id in names]
+    assert len(followed) == len(names) > 0
+    for cell, after in followed:
+        place = site.place(names[cell.id])
+        assert after.source.startswith(f"**[{place.name}]({site.link(place.page, place.id)}).** ")
 
 
 @pytest.mark.pages

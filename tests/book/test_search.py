@@ -154,6 +154,7 @@ def test_what_is_searched_is_prose(chapter: str, html: Path) -> None:
         (r"\theta_{k+1}=\theta_k-\eta_k\,\nabla\mathcal L(\theta_k)", "θₖ₊₁=θₖ-ηₖ ∇L(θₖ)"),
         (r"\lVert X^\top y\rVert^2\le\frac{a+1}{2}", "‖ Xᵀ y‖²≤(a+1)/2"),
         (r"\hat\theta\in\mathbb R^d", "θ̂∈ℝ^d"),
+        (r"x = 1\,,\quad y = 2\ .", "x = 1, y = 2."),
         (r"\begin{pmatrix}1&2\end{pmatrix}", plain.SKIPPED),
         (r"\unknown{x}", plain.SKIPPED),
     ],

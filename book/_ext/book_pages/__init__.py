@@ -15,23 +15,8 @@ from typing import Any
 from sphinx.application import Sphinx
 
 PARTS = (
-    *(
-        "abbreviations",
-        "address",
-        "anchors",
-        "api",
-        "binding",
-        "folds",
-        "fresh",
-        "gallery",
-        "hover",
-        "lean",
-        "links",
-        "numbers",
-        "pages",
-    ),
-    *("search", "terms", "widgets"),
-)
+    "abbreviations address anchors api binding folds fresh gallery hover lean links numbers pages search terms widgets"
+).split()
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 A fold of code is announced by the words that stand on it. The parameters of a signature, each on a line of its own, are
 no list of definitions. An entry of the bibliography is one of a list: the role that docutils gives it is deprecated.
+The space before the link of a solution is not part of the link.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def mend(
     """Take the label of folds away, so that the words of the summary are the name; write parameters as lines."""
     if "body" in context:
         body = context["body"].replace(_LABEL, "").replace(' role="doc-biblioentry"', ' role="listitem"')
+        body = re.sub(r"(Solution to)(<a [^>]*>) ", r"\1 \2", body)
         context["body"] = _SIGNATURE.sub(_lines, body)
 
 

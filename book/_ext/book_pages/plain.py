@@ -82,7 +82,7 @@ def formula(tex: str) -> str:
             break
     text = re.sub(r" +(?=[_^ˍ])", "", text)
     text = re.sub(r"[{}]", "", text).replace("❴", "{").replace("❵", "}").replace("ˍ", "_")
-    text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r" (?=[,.;](?: |$))", "", re.sub(r"\s+", " ", text).strip())
     return SKIPPED if "\\" in text or "$" in text else text
 
 

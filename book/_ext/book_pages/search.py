@@ -111,14 +111,13 @@ def _blocks(node: nodes.Node, anchor: str, blocks: list[list[str]]) -> None:
         return
     if isinstance(node, nodes.raw | nodes.comment | nodes.title | nodes.literal_block):
         return
+    if isinstance(node, nodes.math_block) and blocks and blocks[-1][0] == anchor:  # goes on with the sentence
+        blocks[-1][1] += f" {plain.formula(node.astext())}"
+        return
     own = [each for each in node.get("ids", []) if not each.endswith("-content")]
     anchor = own[0] if own else anchor
     if isinstance(node, nodes.TextElement) and not isinstance(node, nodes.math_block | nodes.term):
         blocks.append([anchor, plain.text(node)])
-        return
-    if isinstance(node, nodes.math_block) and blocks and blocks[-1][0] == anchor:
-        shown = plain.formula(node.astext())
-        blocks[-1][1] += f" {shown}"
         return
     for child in node.children:
         _blocks(child, anchor, blocks)
@@ -142,13 +141,14 @@ def note(
     if doctree is None:
         return
     blocks = texts_of(doctree)
-    first: dict[str, str] = {}
+    start: dict[str, str] = {}
     for anchor, text in blocks:
-        first.setdefault(anchor, text)
+        if len(said := start.get(anchor, "")) <= EXCERPT:
+            start[anchor] = f"{said} {text}".strip()
     places = list(places_on(context.get("body", "")))
     for place in places:
         place["text"] = short(
-            first.get(place["id"], blocks[0][1] if blocks and place["kind"] == "page" else "")
+            start.get(place["id"], blocks[0][1] if blocks and place["kind"] == "page" else "")
         )
     for item in doctree.findall(nodes.definition_list_item):
         for term in item.findall(nodes.term):
