@@ -47,7 +47,7 @@ import torch
 from scipy.optimize import brentq, root
 from torch.nn.functional import softplus
 
-from learning_dynamics import ensembles, figures, optimizers, results, rules, runs, statistics
+from learning_dynamics import data, ensembles, figures, optimizers, results, rules, runs, statistics
 from learning_dynamics.adaptivity.finite_sums import LogisticSum, QuadraticSum
 from learning_dynamics.experiments.polyak_steps import notebook_comparison as notebook
 from learning_dynamics.experiments.polyak_steps import step_size_comparison as comparison
@@ -1611,14 +1611,10 @@ def both_ends(setup, rival, c0=None):  # DecSPS with its default or another c₀
     return {"DecSPS": mine, f"tuned {rival}": notebook_end(setup, rival.lower().replace("-", "_"))}
 
 
-def worst_case(place):  # of the two set-ups: ln(gap at this c₀/least gap of the five c₀), one value a seed
-    ends = np.log([notebooks[setup]["decsps_c0_final"] for setup in ("adagrad-norm", "amsgrad")])
-    return (ends - ends.min(-1, keepdims=True))[..., place].max(0)
-
-
-def default_lead(default=2):  # worst case of the best other c₀ minus that of the default
-    others = [worst_case(place) for place in range(5) if place != default]
-    return min(others, key=np.mean) - worst_case(default)
+def default_lead(setup, default=2):  # ln(gap at the best other c₀/gap at the default), one value a seed
+    ends = notebooks[setup]["decsps_c0_final"]
+    others = np.delete(ends, default, axis=1)
+    return np.log(others[:, others.mean(0).argmin()] / ends[:, default])
 
 
 by_cap = notebooks["adagrad-norm"]["decsps_cap_final"]  # caps 0.1, 1, 10, 100, 1000
@@ -1664,41 +1660,45 @@ plt.show()
 # %% [markdown]
 # The rows compare the ends seed by seed. The control is DecSPS itself with another $c_0$, which divides every step.
 
+
 # %% tags=["hide-input"]
+def rival_row(id, setup, rival, place, c0, **verdict):
+    return (
+        id,
+        f"Breast cancer, authors' set-up: untuned DecSPS ends below {rival} at the best of nine steps",
+        both_ends(setup, rival),
+        control(f"DecSPS with c₀ = {c0}", both_ends(setup, rival, place)),
+        {"criterion": ordering("gap at the end", ["DecSPS", f"tuned {rival}"])} | verdict,
+    )
+
+
 ledger.check_each(
-    (
-        "thesis:fig-34",
-        "Breast cancer, authors' set-up: untuned DecSPS ends below AdaGrad-Norm at the best of nine steps",
-        both_ends("adagrad-norm", "AdaGrad-Norm"),
-        control("DecSPS with c₀ = 2", both_ends("adagrad-norm", "AdaGrad-Norm", 3)),
-        {
-            "criterion": ordering("gap at the end", ["DecSPS", "tuned AdaGrad-Norm"]),
-            "expected": "reproduced",
-            "show": "card",
-        },
-    ),
-    (
+    rival_row("thesis:fig-34", "adagrad-norm", "AdaGrad-Norm", 3, "2", expected="reproduced", show="card"),
+    rival_row(
         "thesis:fig-36",
-        "Breast cancer, authors' set-up: untuned DecSPS ends below AMSGrad at the best of nine steps",
-        both_ends("amsgrad", "AMSGrad"),
-        control("DecSPS with c₀ = 1/4", both_ends("amsgrad", "AMSGrad", 0)),
-        {
-            "criterion": ordering("gap at the end", ["DecSPS", "tuned AMSGrad"]),
-            "expected": "not reproduced",
-            "reason": "AMSGrad with the step size 0.03 ends at half the gap of DecSPS, in all 20 seeds. The best "
-            "of the notebook's own step sizes, 0.1, ends above DecSPS: the finer grid decides.",
-        },
+        "amsgrad",
+        "AMSGrad",
+        0,
+        "1/4",
+        expected="not reproduced",
+        reason="AMSGrad with the step size 0.03 ends at half the gap of DecSPS, in all 20 seeds. The best of the "
+        "notebook's own step sizes, 0.1, ends above DecSPS: the finer grid decides.",
     ),
     (
         "thesis:claim-decsps-defaults",
-        "Of five values c₀ = 1 loses least in the worse of the notebooks' two set-ups",
-        default_lead(),
-        control("c₀ = 1/4 in the place of 1", default_lead(0)),
+        "c₀ = 1 ends lowest of five values in both of the notebooks' set-ups",
+        np.minimum(default_lead("adagrad-norm"), default_lead("amsgrad")),
+        control(
+            "c₀ = 1/4 in the place of 1",
+            np.minimum(default_lead("adagrad-norm", 0), default_lead("amsgrad", 0)),
+        ),
         {
             "criterion": confident(
-                "worst case of ln(gap/least gap) at the best other c₀, minus the same at c₀ = 1", at_least=0.0
+                "ln(gap at the best other c₀/gap at c₀ = 1), the smaller of two set-ups", at_least=0.0
             ),
-            "expected": "reproduced",
+            "expected": "not reproduced",
+            "reason": "With batches of 5 c₀ = 1 is the best of five values; with batches of 20 c₀ = 4 ends four "
+            "times lower.",
         },
     ),
     claim="experiment",
@@ -1710,8 +1710,72 @@ ledger.check_each(
 # A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters, in no direction that is
 # known beforehand: with batches of 5 the value $2$ ends hundreds of times higher than $1$, with batches of 20 the value $4$ ends four times lower, and on the digits $c_0=\frac14$ ends about seven times lower (table below).
 #
-# The source says that $c_0=1$ with the cap $10$ "yields consistent result", and does not say what it compares. Our row reads it as follows: of five values of $c_0$ the value 1 loses least, in the worse of the two set-ups, against the value that is best there. We chose this reading after the runs. The stronger reading, that $c_0=1$
-# is the best value in both set-ups, is false, as the last paragraph says.
+# The source says that $c_0=1$ with the cap $10$ "yields consistent result", and does not say what it compares. The row above takes the strong reading, that $c_0=1$ is the best value in both set-ups; it is false for batches of 20. A weaker reading came to our mind only after we had seen these runs: $c_0=1$ need not be the best value anywhere,
+# but its *worst case* over the two set-ups is the least. The worst case is the larger of the two values of $\ln(\text{gap}/\text{least gap of the five }c_0)$. On the runs from which we took the reading it is true. This proves nothing, so we fixed it, and then tested it on two sets that had no part in its choice: diabetes (is the target above its median?) and
+# the digits (above 4?), with the loss, the inputs and the two batch sizes of the notebooks, new seeds, and 10,000 steps.
+
+# %%
+fresh_seeds = [2000 + s for s in run.seeds(smoke=2, book=20, paper=20)]
+fresh_steps = run.pick(smoke=100, book=10_000, paper=10_000)
+divisors = torch.tensor([0.25, 0.5, 1.0, 2.0, 4.0], **like)[:, None]
+
+
+def fresh_ends(name):  # ln(gap at the end) for batches of 5 and of 20, (2, seeds, five c₀)
+    shipped = data.load(name)
+    targets = torch.as_tensor(shipped.targets, **like)
+    inputs = torch.as_tensor(shipped.inputs, **like).reshape(len(targets), -1)
+    inputs = inputs[:, inputs.std(0) > 0]
+    inputs = (inputs - inputs.mean(0)) / inputs.std(0, correction=0)
+    border = targets.median() if name == "diabetes" else 4
+    loss = notebook.NotebookLoss(inputs, (targets > border).to(inputs))
+    begin = torch.as_tensor(np.random.RandomState(10).randn(inputs.shape[1]), **like)
+    begin, marks, ends = begin.expand(len(fresh_seeds), 5, -1), comparison.records(fresh_steps), []
+    for size in (5, 20):
+        rows = notebook.minibatches(len(targets), size, fresh_steps, fresh_seeds)
+        found = ensembles.iterate(
+            rules.DecSPS(c0=divisors),
+            batches(loss, rows),
+            begin,
+            fresh_steps,
+            marks,
+            lambda th: loss.oracle(th)[0],
+        )
+        ends.append(comparison.final(found.values - loss.minimum()).log().numpy())
+    return np.stack(ends)
+
+
+# %%
+def worst_case_lead(ends, default=2):  # worst case at the best other c₀ minus that at the default, one a seed
+    worst = (ends - ends.min(-1, keepdims=True)).max(0)  # (seeds, five c₀)
+    others = np.delete(worst, default, axis=1)
+    return others[:, others.mean(0).argmin()] - worst[:, default]
+
+
+first_ends = np.log([notebooks[setup]["decsps_c0_final"] for setup in ("adagrad-norm", "amsgrad")])
+assert statistics.mean_interval(torch.as_tensor(worst_case_lead(first_ends))).low > 0  # where we found it
+fresh = [fresh_ends(name) for name in ("diabetes", "digits")]
+
+# %% tags=["hide-input"]
+ledger.check(
+    "thesis:beyond-decsps-worst-case",
+    "Two new sets: of five values of c₀ the value 1 has the least worst case over batches of 5 and of 20",
+    measured=np.minimum(*(worst_case_lead(ends) for ends in fresh)),
+    criterion=confident(
+        "worst case of ln(gap/least gap) at the best other c₀, minus the same at c₀ = 1, the smaller of two sets",
+        at_least=0.0,
+    ),
+    control=control("c₀ = 1/4 in the place of 1", np.minimum(*(worst_case_lead(ends, 0) for ends in fresh))),
+    expected="not reproduced",
+    claim="experiment",
+    seeds=fresh_seeds,
+    needs="book",
+    rtol=1e-3,
+    reason="On diabetes the gap falls as c₀ grows with both batch sizes, and c₀ = 4 has the least worst case; on the "
+    "digits c₀ = 1/2 has the least in the mean, without a clear difference.",
+)
+
+# %% [markdown]
+# The weaker reading is false on the new sets, too: on diabetes the largest value, $c_0=4$, ends lowest in the mean with both batch sizes. What is left of the source's sentence is that a larger cap has no influence. None of the five values of $c_0$ is good on all sets.
 #
 # ### The true files
 #
@@ -1956,7 +2020,7 @@ ledger.check(
 # The question was fixed before the first of these runs: *is untuned DecSPS at most one percentage point of test accuracy behind the best tuned rival, on both sets?*
 
 # %%
-contest_seeds = [1000 + s for s in run.seeds(smoke=4, book=40, paper=40)]
+contest_seeds = list(range(1000, 1000 + run.pick(smoke=4, book=40, paper=40)))  # the same for every SEED
 contest_steps = run.pick(smoke=100, book=2000, paper=2000)
 half_decades = 10 ** torch.arange(-2.0, 2.01, 0.5, **like)[:, None]
 
@@ -2010,13 +2074,29 @@ ahead = tested["digits"][favourite["digits"]] - tested["digits"]["DecSPS"]
 unlearned = judged["digits"]["SGD"][1][0] - tested["digits"]["DecSPS"]
 
 # %% tags=["hide-input"]
-ledger.check(
-    "thesis:beyond-polyak-test-accuracy",
-    "Digits: the best tuned rival is ahead of untuned DecSPS in test accuracy",
-    measured=ahead,
-    criterion=confident("test accuracy of the rival − that of DecSPS", at_least=0.0),
-    control=control("SGD with its smallest step as the rival", unlearned),
-    expected="reproduced",
+ledger.check_each(
+    (
+        "thesis:beyond-polyak-test-accuracy",
+        "First question, answered no: on the digits untuned DecSPS is more than one point behind the best rival",
+        ahead,
+        control("SGD with its smallest step as the rival", unlearned),
+        {
+            "criterion": confident("test accuracy of the rival − that of DecSPS", at_least=0.01),
+            "expected": "partly",
+            "reason": "Undecided. The mean is 1.2 points, but its interval, from 0.8 to 1.7, contains one point; on "
+            "breast cancer no difference is shown.",
+        },
+    ),
+    (
+        "thesis:beyond-polyak-digits-accuracy",
+        "Second question: on the digits the best tuned rival is ahead of untuned DecSPS at all",
+        ahead,
+        control("SGD with its smallest step as the rival", unlearned),
+        {
+            "criterion": confident("test accuracy of the rival − that of DecSPS", at_least=0.0),
+            "expected": "reproduced",
+        },
+    ),
     claim="experiment",
     seeds=contest_seeds,
     needs="book",
@@ -2043,7 +2123,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# Twenty seeds, our first number, did not decide this question: with other seeds the mean on the digits came out on the other side of one point. So the row above asks, with forty seeds, for what they do decide, whether the best tuned rival is ahead at all on the digits. It is, by about one point. The table lists the difference to each rival on both sets
+# The first row shows that the question is not decided. With twenty seeds, our first number, the mean on the digits was on either side of one point, according to the seeds; with forty the interval still contains one point. The second row asks a weaker question, *chosen after these runs*: is the best tuned rival ahead at all on the digits? It is, by about one point. The table lists the difference to each rival on both sets
 # (the source has no such comparison, hence the words *not compared* and *not evaluated*). On the digits all four rivals are ahead in the mean; on breast cancer no difference is shown. **No advantage of DecSPS is shown over any rival on either set.** The digits are the set on which
 # its training loss stays high, too ({numref}`fig-polyak-steps-shipped`): the smallest quotient keeps the step short.
 #
