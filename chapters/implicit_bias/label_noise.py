@@ -1317,7 +1317,8 @@ figures.numbers(
 # - **Plan for two times.** It takes about $1/(\eta h)$ steps to fall into the valley, with $h$ its least visible curvature, and $4b/(\eta^2\sigma^2)$ to move along it. With $\eta=0.01$, $\sigma=0.1$ and $b=32$ the second is $10^8$ steps: small noise in large batches changes nothing in a run of usual length.
 # - **Turn the noise down at the end.** As long as it is on, the cloud and a bias of order $\lambda$ remain.
 # - **Mind the edge.** The formulas need $\eta\lambda_1(H)<2$, and the cloud grows without bound there.
-# - **When not to use it.** The model is linear in its weights (no drift); the data are few (the flattest solution need not be right); the data are not fitted (then the noise of the batches acts as well, with another shape). For the cross-entropy loss label noise has another covariance, and this page proves nothing.#
+# - **When not to use it.** The model is linear in its weights (no drift); the data are few (the flattest solution need not be right); the data are not fitted (then the noise of the batches acts as well, with another shape). For the cross-entropy loss label noise has another covariance, and this page proves nothing.
+#
 # ## Exercises
 #
 # :::{exercise} By hand
