@@ -1775,7 +1775,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The weaker reading is false on the new sets, too: on diabetes the largest value, $c_0=4$, ends lowest in the mean with both batch sizes. What is left of the source's sentence is that a larger cap has no influence. None of the five values of $c_0$ is good on all sets.
+# The weaker reading is false on the new sets, too: on diabetes the largest value, $c_0=4$, ends lowest in the mean with both batch sizes. What is left of the source's sentence is that a larger cap has no influence. None of the five values of $c_0$ is the best on all sets.
 #
 # ### The true files
 #
@@ -2043,17 +2043,17 @@ contest = {
 
 
 # %%
-def split_and_train(name):  # accuracy on the second and on the third part, (settings, seeds) each
+def split_and_train(name, seeds):  # accuracy on the second and on the third part, (settings, seeds) each
     loss = comparison.shipped(name)
     n, d = loss.inputs.shape
-    generators = [run.generator(name, seed=s) for s in contest_seeds]
+    generators = [run.generator(name, seed=s) for s in seeds]
     orders = torch.stack([torch.randperm(n, generator=g) for g in generators])
     fit, *judges = orders.split([n // 2, n // 4, n - n // 2 - n // 4], 1)
     drawn = torch.stack([torch.randint(n // 2, (contest_steps, 20), generator=g) for g in generators], 1)
     found = {}
     for method, rule in contest.items():
         settings = 1 if method == "DecSPS" else len(half_decades)
-        begin = torch.zeros(len(contest_seeds), settings, d, **like)
+        begin = torch.zeros(len(seeds), settings, d, **like)
         oracle = batches(loss, fit.expand(contest_steps, -1, -1).gather(2, drawn))
         theta = ensembles.iterate(rule, oracle, begin, contest_steps, [contest_steps]).last
         margins = [loss.signs[part][..., None] * (loss.inputs[part] @ theta.mT) for part in judges]
@@ -2061,23 +2061,29 @@ def split_and_train(name):  # accuracy on the second and on the third part, (set
     return found
 
 
-judged = {name: split_and_train(name) for name in ("digits", "breast-cancer")}
-tested = {  # test accuracy at the setting that validation chose, (seeds)
-    name: {method: test[held.mean(1).argmax()] for method, (held, test) in found.items()}
-    for name, found in judged.items()
-}
-favourite = {  # the rival with the best validation accuracy
-    name: max((m for m in contest if m != "DecSPS"), key=lambda m: found[m][0].mean(1).max())  # noqa: B023
-    for name, found in judged.items()
-}
-ahead = tested["digits"][favourite["digits"]] - tested["digits"]["DecSPS"]
-unlearned = judged["digits"]["SGD"][1][0] - tested["digits"]["DecSPS"]
+# %%
+def at_chosen(found):  # test accuracy of each method at the setting that validation chose, (seeds)
+    return {method: test[held.mean(1).argmax()] for method, (held, test) in found.items()}
+
+
+# test accuracy of the rival with the best validation accuracy, and of SGD with its smallest step, minus DecSPS's
+def leads(found):
+    rivals = [method for method in contest if method != "DecSPS"]
+    best, tested = max(rivals, key=lambda method: found[method][0].mean(1).max()), at_chosen(found)
+    return tested[best] - tested["DecSPS"], found["SGD"][1][0] - tested["DecSPS"]
+
+
+judged = {name: split_and_train(name, contest_seeds) for name in ("digits", "breast-cancer")}
+tested = {name: at_chosen(found) for name, found in judged.items()}
+ahead, unlearned = leads(judged["digits"])
+new_seeds = [3000 + s for s in run.seeds(smoke=4, book=40, paper=40)]  # for a question asked after these runs
+ahead_again, unlearned_again = leads(split_and_train("digits", new_seeds))
 
 # %% tags=["hide-input"]
 ledger.check_each(
     (
         "thesis:beyond-polyak-test-accuracy",
-        "First question, answered no: on the digits untuned DecSPS is more than one point behind the best rival",
+        "First question, as its negation: on the digits DecSPS is more than one point behind the best rival",
         ahead,
         control("SGD with its smallest step as the rival", unlearned),
         {
@@ -2089,12 +2095,13 @@ ledger.check_each(
     ),
     (
         "thesis:beyond-polyak-digits-accuracy",
-        "Second question: on the digits the best tuned rival is ahead of untuned DecSPS at all",
-        ahead,
-        control("SGD with its smallest step as the rival", unlearned),
+        "Second question, forty new seeds: on the digits the best tuned rival is ahead of untuned DecSPS",
+        ahead_again,
+        control("SGD with its smallest step as the rival", unlearned_again),
         {
             "criterion": confident("test accuracy of the rival − that of DecSPS", at_least=0.0),
             "expected": "reproduced",
+            "seeds": new_seeds,
         },
     ),
     claim="experiment",
@@ -2123,7 +2130,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# The first row shows that the question is not decided. With twenty seeds, our first number, the mean on the digits was on either side of one point, according to the seeds; with forty the interval still contains one point. The second row asks a weaker question, *chosen after these runs*: is the best tuned rival ahead at all on the digits? It is, by about one point. The table lists the difference to each rival on both sets
+# The first row shows that the question is not decided. With twenty seeds, our first number, the mean on the digits was on either side of one point, according to the seeds; with forty the interval still contains one point. The second row asks a weaker question: is the best tuned rival ahead at all on the digits? Since it was chosen *after* these runs, it is put to forty new seeds. It is ahead, by about one point. The table lists the difference to each rival on both sets
 # (the source has no such comparison, hence the words *not compared* and *not evaluated*). On the digits all four rivals are ahead in the mean; on breast cancer no difference is shown. **No advantage of DecSPS is shown over any rival on either set.** The digits are the set on which
 # its training loss stays high, too ({numref}`fig-polyak-steps-shipped`): the smallest quotient keeps the step short.
 #
