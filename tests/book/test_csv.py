@@ -70,7 +70,7 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         UNITS,
         ("frozen", "k", "prior_1", "prior_10"),
     ),
-    ("curvature/damping", "fig-damping-network"): (STATISTIC, ("best_fixed", "rule", "step")),
+    ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
     ("curvature/empirical_fisher", "fig-empirical-fisher-training"): (
         STATISTIC,
         ("cosine", "distance", "step", "trace_ratio_fresh", "trace_ratio_training"),
