@@ -1715,7 +1715,7 @@ ledger.check_each(
 # the digits (above 4?), with the loss, the inputs and the two batch sizes of the notebooks, new seeds, and 10,000 steps.
 
 # %%
-fresh_seeds = [2000 + s for s in run.seeds(smoke=2, book=20, paper=20)]
+fresh_seeds = [2000 + s for s in run.seeds(smoke=4, book=20, paper=20)]
 fresh_steps = run.pick(smoke=100, book=10_000, paper=10_000)
 divisors = torch.tensor([0.25, 0.5, 1.0, 2.0, 4.0], **like)[:, None]
 
