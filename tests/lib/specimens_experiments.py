@@ -164,7 +164,7 @@ for reason, names in {
         "exploration_exploitation.image_training: Classifier.features Classifier.forward",
         "exploration_exploitation.sine_switch: SineNetwork.features SineNetwork.forward",
         "value_learning.models: Explicit Explicit.step Implicit Implicit.step ImplicitActions ImplicitActions.step",
-        "value_learning.swept: ImplicitSwept ImplicitSwept.step ImplicitActionsSwept ImplicitActionsSwept.step",
+        "value_learning.swept: ImplicitSwept.step ImplicitActionsSwept.step",
         "vanishing_curvature.deep_training: ConvolutionalNetworks.features DeepNetworks.weights DeepNetworks.features",
         "vanishing_curvature.deep_training: DeepNetworks.losses DeepNetworks.gradient DeepNetworks.rescaled",
     ),
