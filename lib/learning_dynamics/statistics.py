@@ -7,18 +7,14 @@ and leaving it out is the caller's decision to take in the open.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import stats
-
-from learning_dynamics._internal.arguments import require_count
 
 Samples = Sequence[float] | NDArray[Any] | torch.Tensor
 Array = NDArray[np.float64]
@@ -97,62 +93,6 @@ def difference_interval(a: Samples, b: Samples, level: float = 0.999) -> Interva
     return _t_interval(first.mean() - second.mean(), np.sqrt(parts.sum()), freedom, level)
 
 
-def non_inferior(a: Samples, b: Samples, margin: float, level: float = 0.999) -> bool:
-    """Tell whether `a` is at most `margin` worse than `b`, where lower is better (a loss, an error).
-
-    True if the upper end of `difference_interval(a, b, level)` lies below the margin; with a two-sided
-    interval the test errs with probability (1 - level) / 2. Not showing a difference is not enough to pass.
-
-    Args:
-        a: `(n_a,)`, losses of the method in question.
-        b: `(n_b,)`, losses of the reference.
-        margin: largest acceptable difference of the means, > 0, in the units of the losses.
-        level: coverage of the interval, between 0 and 1.
-
-    Returns:
-        Whether it is shown; False says only that it is not.
-
-    Raises:
-        ValueError: as in `difference_interval`, or the margin is not positive and finite.
-    """
-    if not 0 < margin < np.inf:
-        raise ValueError(f"margin = {margin}; allowed: finite, > 0")
-    return difference_interval(a, b, level).high < margin
-
-
-def paired_order(
-    values: Mapping[str, Samples], names: Sequence[str], level: float = 0.999
-) -> tuple[Interval, ...]:
-    """Return the interval of each paired difference along a stated increasing order.
-
-    Value number i of every name belongs to the same seed, so that what a seed makes easy or hard for all
-    cancels. The order `names[0] < names[1] < ...` is confirmed if every interval lies above 0.
-
-    Args:
-        values: name -> `(n,)`, the same seeds in the same order for all, n >= 2.
-        names: the names from the smallest mean to the largest, at least two.
-        level: coverage of each interval, between 0 and 1.
-
-    Returns:
-        the Student intervals of the means of `values[names[j + 1]] - values[names[j]]`, one per neighbouring
-        pair.
-
-    Raises:
-        ValueError: fewer than two names, an unknown one, unequal numbers of seeds, or samples as in
-            `mean_interval`.
-    """
-    if len(names) < 2:
-        raise ValueError(f"names = {list(names)}; allowed: at least two")
-    if unknown := [name for name in names if name not in values]:
-        raise ValueError(f"names has {unknown}; allowed: {sorted(values)}")
-    columns = [_samples(f"values[{name!r}]", values[name]) for name in names]
-    if len({len(column) for column in columns}) > 1:
-        raise ValueError(
-            f"values have {[len(column) for column in columns]} seeds; allowed: the same seeds for every name"
-        )
-    return tuple(mean_interval(larger - smaller, level) for smaller, larger in pairwise(columns))
-
-
 def log_log_slope(x: Samples, y: Samples, level: float = 0.999) -> Interval:
     r"""Return the exponent p of a power law :math:`y \propto x^p` by least squares of ln y on ln x.
 
@@ -201,58 +141,6 @@ def log_log_slope(x: Samples, y: Samples, level: float = 0.999) -> Interval:
     size = np.abs(log_y).max() + abs(slopes) * np.abs(log_x).max()
     rounding = np.finfo(float).eps * size / np.sqrt(spread / len(points))
     return Interval(float(fitted.low - rounding), fitted.estimate, float(fitted.high + rounding), level)
-
-
-def bootstrap_interval(
-    samples: Samples,
-    statistic: Callable[..., Any] = np.median,
-    level: float = 0.999,
-    *,
-    seed: int = 0,
-    resamples: int = 9999,
-) -> Interval:
-    """Return the bias-corrected and accelerated bootstrap interval of a statistic (Efron 1987).
-
-    For what has no t interval: a median, a quantile, a ratio. It is too short for fewer than about 20
-    samples.
-
-    Args:
-        samples: `(n,)`, n >= 2.
-        statistic: `statistic(values, axis=...)`, such as `np.median`.
-        level: coverage, between 0 and 1; the tails need `resamples` well above 2 / (1 - level), the least
-            allowed.
-        seed: of the resampling.
-        resamples: number of resamples.
-
-    Raises:
-        ValueError: samples as in `mean_interval`, a level outside (0, 1), too few resamples for it, or a statistic that
-            hardly varies
-            over the resamples, so that the interval does not exist.
-    """
-    values = _samples("samples", samples)
-    _require_level(level)
-    require_count("resamples", resamples)
-    if resamples < 2 / (1 - level):
-        raise ValueError(
-            f"resamples = {resamples}; allowed: at least 2 / (1 - level) = {2 / (1 - level):.0f}, for two tails"
-        )
-    if np.ptp(values) == 0:
-        raise ValueError(f"samples are all {values[0]}; allowed: at least two different values")
-    with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # it is an error below
-        found = stats.bootstrap(
-            (values,),
-            statistic,
-            confidence_level=level,
-            n_resamples=resamples,
-            method="BCa",
-            random_state=np.random.default_rng(seed),
-        ).confidence_interval
-    if not np.isfinite([found.low, found.high]).all():
-        raise ValueError(
-            f"statistic = {statistic!r} hardly varies over the resamples; allowed: one that does"
-        )
-    return Interval(float(found.low), float(statistic(values, axis=0)), float(found.high), level)
 
 
 def ks_test(samples: Samples, reference: Callable[[Array], Any] | Samples) -> KolmogorovSmirnov:

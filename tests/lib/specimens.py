@@ -310,7 +310,6 @@ of(
     lambda share: token_geometry.correlation_of_share(share, 3),
     share=number(1.0),
 )
-of("adaptivity.token_geometry.effective_rank", token_geometry.effective_rank, C=MOMENT)
 of("adaptivity.token_geometry.mean_share", token_geometry.mean_share, X="T d")
 of(
     "adaptivity.token_geometry.share_at_depth",
@@ -585,11 +584,6 @@ for name in ("layer_grams", "layerwise_gram"):
     )
 for name in ("gated_gram", "row_khatri_rao"):
     of(f"parameterization.column_space.{name}", getattr(column_space, name), gates="n m", features="n d")
-of(
-    "parameterization.fixed_points.fixed_point",
-    lambda start: fixed_points.fixed_point(lambda x: x / 2 + 1, start),
-    start="d",
-)
 of(
     "parameterization.fixed_points.least_eigenvalue_bound",
     lambda discount: fixed_points.least_eigenvalue_bound(discount, 3),
@@ -1200,13 +1194,7 @@ from learning_dynamics import statistics  # noqa: E402
 SAMPLES = some([1.0, 2.0, 4.0, 3.0], "n")
 OTHERS = some([2.0, 3.0, 7.0, 3.5, 1.0], "m")
 of("statistics.mean_interval", statistics.mean_interval, samples=SAMPLES)
-of(
-    "statistics.bootstrap_interval",
-    lambda samples: statistics.bootstrap_interval(samples, level=0.9, resamples=99),
-    samples=SAMPLES,
-)
 of("statistics.difference_interval", statistics.difference_interval, a=SAMPLES, b=OTHERS)
-of("statistics.non_inferior", lambda a, b: statistics.non_inferior(a, b, 30.0), a=SAMPLES, b=OTHERS)
 of(
     "statistics.ks_test",
     lambda samples: statistics.ks_test(samples, lambda x: (x / 10).clip(0, 1)),
@@ -1227,12 +1215,6 @@ of(
     {"y: one axis less": CURVES},
     x=SAMPLES,
     y=some([[2.0, 3.0, 7.0, 3.5], [2.0, 3.0, 5.0, 4.0]], "seeds n"),
-)
-of(
-    "statistics.paired_order",
-    lambda values, other: statistics.paired_order({"a": values, "b": other}, ["a", "b"]),
-    values=SAMPLES,
-    other=some([2.0, 3.0, 7.0, 3.5], "n"),
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from learning_dynamics import data, diffusions, ensembles, results, rules, statistics
+from learning_dynamics import data, diffusions, ensembles, results, rules
 from learning_dynamics.adaptivity.finite_sums import LogisticSum
 from learning_dynamics.implicit_bias import margins, sparse
 from learning_dynamics.parameterization import mdp
@@ -89,15 +89,6 @@ def test_one_matrix_of_noise_is_told_from_one_number_a_run() -> None:
     torch.testing.assert_close(path[1], noise @ B.mT)
     path = diffusions.euler_maruyama(lambda x, t: 0 * x, lambda x, t: 1 + x, x0, 1.0, 1, generator())
     torch.testing.assert_close(path[1], noise)
-
-
-def test_an_interval_needs_resamples_for_its_tails() -> None:
-    values = torch.arange(30.0) ** 1.5
-    with pytest.raises(ValueError, match="resamples = 10; allowed: at least 2 / .1 - level. = 2000"):
-        statistics.bootstrap_interval(values, level=0.999, resamples=10)
-    with pytest.raises(ValueError, match="resamples = 0"):
-        statistics.bootstrap_interval(values, level=0.5, resamples=0)
-    assert statistics.bootstrap_interval(values, level=0.9, resamples=200).low < 80
 
 
 def test_planning_with_nan_has_not_converged() -> None:

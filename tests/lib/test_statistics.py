@@ -14,13 +14,10 @@ from scipy import stats
 from learning_dynamics import statistics
 from learning_dynamics.statistics import (
     Interval,
-    bootstrap_interval,
     difference_interval,
     ks_test,
     log_log_slope,
     mean_interval,
-    non_inferior,
-    paired_order,
 )
 
 numbers = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
@@ -107,26 +104,6 @@ def test_log_log_slope_over_seeds_is_the_interval_of_the_slopes():
     assert -0.5 in log_log_slope(torch.tensor(x), torch.tensor(y))
 
 
-def test_bootstrap_interval_is_scipys_and_repeats():
-    samples = np.random.default_rng(2).exponential(size=40)
-    found = bootstrap_interval(samples, np.mean, 0.95, seed=7, resamples=2000)
-    expected = stats.bootstrap(
-        (samples,), np.mean, confidence_level=0.95, n_resamples=2000, method="BCa",
-        random_state=np.random.default_rng(7),
-    ).confidence_interval  # fmt: skip
-    assert (found.low, found.high) == (expected.low, expected.high)
-    assert found.estimate == samples.mean()
-    assert found == bootstrap_interval(samples, np.mean, 0.95, seed=7, resamples=2000)
-    student = mean_interval(samples, 0.95)  # an independent interval of the same mean
-    assert abs(found.low - student.low) < 0.1 and abs(found.high - student.high) < 0.2
-
-
-def test_bootstrap_interval_of_a_median():
-    samples = np.random.default_rng(3).normal(size=60)
-    found = bootstrap_interval(samples, level=0.99)
-    assert found.low < np.median(samples) == found.estimate < found.high and 0.0 in found
-
-
 def test_ks_test_by_its_definition():
     samples = np.random.default_rng(4).normal(size=50)
     ordered = np.sort(samples)
@@ -143,34 +120,6 @@ def test_ks_test_by_its_definition():
     assert ks_test(samples, other + 2).p_value < 1e-6
 
 
-def test_non_inferiority_needs_evidence():
-    random = np.random.default_rng(6)
-    a, b = random.normal(0.0, 1, 200), random.normal(0.0, 1, 200)
-    assert non_inferior(a, b, margin=1.0)
-    assert not non_inferior(a, b, margin=0.05)  # no difference seen, but none this small excluded
-    assert not non_inferior(a + 1.0, b, margin=0.5)
-    assert non_inferior(a - 1.0, b, margin=0.1)
-    p_value = stats.ttest_ind(a, b + 0.3, equal_var=False, alternative="less").pvalue
-    for level in (0.9, 0.999):
-        assert non_inferior(a, b, 0.3, level) == (p_value < (1 - level) / 2)
-
-
-def test_paired_order_uses_the_pairing():
-    random = np.random.default_rng(7)
-    difficulty = 10 * random.normal(size=8)
-    values = {
-        "worst": difficulty + 2 + 0.1 * random.normal(size=8),
-        "best": difficulty + 0.1 * random.normal(size=8),
-        "middle": difficulty + 1 + 0.1 * random.normal(size=8),
-    }
-    first, second = paired_order(values, ["best", "middle", "worst"])
-    expected = stats.ttest_rel(values["middle"], values["best"]).confidence_interval(0.999)
-    assert close(first, expected.low, expected.high)
-    assert first.low > 0 and second.low > 0
-    assert paired_order(values, ["middle", "best"])[0].high < 0
-    assert difference_interval(values["middle"], values["best"]).low < 0  # unpaired, nothing is seen
-
-
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -182,9 +131,7 @@ def test_paired_order_uses_the_pairing():
         (torch.tensor([]), "samples is empty"),
     ],
 )
-@pytest.mark.parametrize(
-    "function", [mean_interval, bootstrap_interval, lambda x: ks_test(x, stats.norm.cdf)]
-)
+@pytest.mark.parametrize("function", [mean_interval, lambda x: ks_test(x, stats.norm.cdf)])
 def test_bad_samples_are_refused(function, bad, message):
     with pytest.raises(ValueError, match=message):
         function(bad)
@@ -196,15 +143,6 @@ def test_bad_samples_are_refused(function, bad, message):
         (lambda: mean_interval([1, 2], level=1.0), "level = 1.0"),
         (lambda: difference_interval([1, 2], [1]), "b has a single value"),
         (lambda: ks_test([1, 2], [float("nan"), 1]), "reference has 1 NaN"),
-        (lambda: non_inferior([1, 2], [1, 2], margin=0.0), "margin = 0.0"),
-        (lambda: non_inferior([1, 2], [1, 2], margin=float("nan")), "margin = nan"),
-        (lambda: paired_order({"a": [1, 2]}, ["a"]), "names = .*at least two"),
-        (lambda: paired_order({"a": [1, 2]}, ["a", "b"]), r"names has \['b'\]"),
-        (lambda: paired_order({"a": [1, 2], "b": [1, 2, 3]}, ["a", "b"]), r"values have \[2, 3\] seeds"),
-        (
-            lambda: paired_order({"a": [1, 2], "b": [1, float("inf")]}, ["a", "b"]),
-            r"values\['b'\] has 1 infinite",
-        ),
         (lambda: log_log_slope([1, 2], [1, 2]), "x has 2 values; allowed: at least 3"),
         (lambda: log_log_slope([1, 2, 3], [1, 2]), r"y has shape \(2,\)"),
         (lambda: log_log_slope([0, 2, 3], [1, 2, 3]), "x has 1 values <= 0"),
@@ -213,8 +151,6 @@ def test_bad_samples_are_refused(function, bad, message):
         (lambda: log_log_slope([1, 2, 3], [1, 2, float("inf")]), "y has 1 infinite"),
         (lambda: log_log_slope([1, 2, 3], [[1, 2, 3]]), "y has a single seed"),
         (lambda: log_log_slope([1, 2, 3], [1, 2, 3], level=0.0), "level = 0.0"),
-        (lambda: bootstrap_interval([1.0, 1.0, 1.0]), "samples are all 1.0"),
-        (lambda: bootstrap_interval([1.0, 2.0], lambda x, axis: 0 * x.sum(axis)), "hardly varies"),
     ],
 )
 def test_bad_arguments_are_refused(call, message):
@@ -227,7 +163,5 @@ def test_default_levels_are_the_books():
         "mean_interval",
         "difference_interval",
         "log_log_slope",
-        "bootstrap_interval",
-        "paired_order",
     ):
         assert 0.999 in getattr(statistics, name).__defaults__

@@ -9,7 +9,6 @@ import math
 
 import torch
 from scipy.integrate import quad
-from scipy.special import gammaincinv
 from torch import Tensor
 
 from learning_dynamics._internal.arguments import require_count, require_tensors
@@ -125,25 +124,6 @@ def escape_time(start: float, end: float, depth: int) -> float:
         return math.exp((2 - depth) * u) / -math.expm1(depth * u)
 
     return float(quad(in_logs, math.log(start), math.log(end), epsabs=0.0, epsrel=1e-11, limit=400)[0])
-
-
-def median_log_output(depth: int, half_width: float) -> float:
-    r"""Return the median of :math:`\ln\prod_j|\theta_j|` for weights that are uniform on an interval around zero.
-
-    It is :math:`D\ln\bar w-\bar D`, where :math:`\bar D` is the median of the Erlang law of shape D, and
-    :math:`D-\frac13\le\bar D\le D-1+\ln2` (Orvieto 2023, prop. 3.2.3; Choi 1994).
-
-    Args:
-        depth: D >= 1.
-        half_width: the weights are uniform on [-half_width, half_width], above 0.
-
-    Raises:
-        ValueError: an argument is out of range.
-    """
-    require_count("depth", depth)
-    if not half_width > 0:
-        raise ValueError(f"half_width = {half_width}; allowed: above 0")
-    return float(depth * math.log(half_width) - gammaincinv(depth, 0.5))
 
 
 def _require_plateau(start: float, depth: int) -> None:

@@ -136,16 +136,3 @@ def centred_gram(X: Tensor) -> Tensor:
     require_tensors(X=(X, "*batch T m"))
     centred = X - X.mean(-2, keepdim=True)
     return centred.mT @ centred
-
-
-def effective_rank(C: Tensor) -> Tensor:
-    r"""Return :math:`(\mathrm{tr}\,C)^2/\lVert C\rVert_F^2` of symmetric matrices, from 1 to their rank; `(...)`.
-
-    Args:
-        C: `(..., m, m)`, positive semi-definite and not zero.
-
-    Raises:
-        ValueError: C is not real floating point of this shape.
-    """
-    require_tensors(C=(C, "*batch m m"))
-    return C.diagonal(dim1=-2, dim2=-1).sum(-1).square() / C.square().sum((-1, -2))

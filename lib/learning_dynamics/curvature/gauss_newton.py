@@ -27,11 +27,6 @@ class OutputCurvature(LossMatrix):
     made anew for some rows at a time.
     """
 
-    @property
-    def output_curvature(self) -> Tensor:
-        """The A_n, `(rows, d_y, d_y)`."""
-        return self._matrices(slice(None))
-
     def _make(self) -> None:
         rows, width = self.outputs.shape
         self._kept = self._matrices(slice(None)) if rows * width**2 <= _NUMBERS_KEPT else None

@@ -12,7 +12,6 @@ Source: Gehring, Kawaguchi, Huang and Kaelbling (2021), sections 2.2, 2.3 and 3,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -25,24 +24,6 @@ from learning_dynamics._internal.arguments import (
     require_tensors,
 )
 from learning_dynamics.parameterization.mdp.process import require_stochastic
-
-
-class FixedPoint(NamedTuple):
-    """Where a fixed-point iteration stopped.
-
-    Attributes:
-        value: `(*batch, d)`, differentiable by implicit differentiation.
-        change: `(*batch)`, the largest entry of the last change; the error is at most q / (1 - q) times this for
-            a contraction with factor q in the largest entry.
-        sweeps: how many sweeps were made, common to the batch.
-        converged: `(*batch)` bool, whether `change` is at most the tolerance. The gradient of a run that did not
-            converge is NaN.
-    """
-
-    value: Tensor
-    change: Tensor
-    sweeps: int
-    converged: Tensor
 
 
 class Preconditioner(NamedTuple):
@@ -145,63 +126,6 @@ def unrolled_value(
     return value
 
 
-def fixed_point(
-    sweep: Callable[[Tensor], Tensor], start: Tensor, *, tolerance: float = 1e-12, most_sweeps: int = 10_000
-) -> FixedPoint:
-    r"""Iterate :math:`x \leftarrow f(x)` to a fixed point and differentiate through the equation, not the iteration.
-
-    For the incoming gradient g the backward pass solves :math:`w = g + (\partial f/\partial x)^\top w` by the same
-    kind of iteration, then passes w through one application of f to whatever tensors f is made of. Memory does not
-    grow with the number of sweeps. Suitable for contractions; both iterations then converge at the rate of f.
-
-    Source: implicit function theorem, Gehring et al. (2021), section 2.3.
-
-    Args:
-        sweep: f, from `(*batch, d)` to `(*batch, d)`, each run of the batch by itself; differentiable, and closing over
-            the tensors whose gradient is wanted.
-        start: `(*batch, d)`, floating point.
-        tolerance: stop when no entry changes by more than this, > 0. In the backward pass, relative to the largest
-            entry of g.
-        most_sweeps: give up after so many sweeps, >= 1; `converged` then says which runs had not arrived.
-
-    Returns:
-        The fixed point `(*batch, d)`, with the number of sweeps and where they sufficed.
-
-    Raises:
-        ValueError: `tolerance` or `most_sweeps` is not as described, or f changes the shape.
-    """
-    require_tensors(start=(start, "*batch d"))
-    if not tolerance > 0:
-        raise ValueError(f"tolerance = {tolerance}; allowed: > 0")
-    require_count("most_sweeps", most_sweeps)
-    with torch.no_grad():
-        value, change, sweeps = _iterate(sweep, start, tolerance, most_sweeps)
-    converged = change <= tolerance
-    if not torch.is_grad_enabled():
-        return FixedPoint(value, change, sweeps, converged)
-    attached = sweep(value)
-    if not attached.requires_grad:
-        return FixedPoint(value, change, sweeps, converged)
-    point = value.clone().requires_grad_()
-    image = sweep(point)
-
-    def adjoint(g: Tensor | None) -> Tensor | None:
-        if g is None:  # nothing came in
-            return None
-
-        def transposed(w: Tensor) -> Tensor:
-            return g + torch.autograd.grad(image, point, w, retain_graph=True)[0]
-
-        size = g.abs().amax(-1)
-        w, last, _ = _iterate(transposed, g, tolerance * size, most_sweeps)
-        arrived = converged & (last <= tolerance * size)
-        return torch.where(arrived[..., None], w, torch.full_like(w, torch.nan))
-
-    attached.register_hook(adjoint)
-    # the value is the converged one; the gradient is that of one more application
-    return FixedPoint(value + (attached - attached.detach()), change, sweeps, converged)
-
-
 def weight_space_preconditioner(Z: Tensor, value: Tensor, discount: float | Tensor) -> Preconditioner:
     r"""Return the matrix P by which gradient flow in (u, Z) multiplies the gradient in the weights.
 
@@ -297,24 +221,6 @@ class _RewardChain(torch.autograd.Function):
         w = torch.linalg.solve(_system(S, gamma).mT, g[..., None])
         centred = value[..., None, :] - S @ value[..., None]
         return w[..., 0], gamma[..., None, None] * w * S * centred, None
-
-
-def _iterate(
-    sweep: Callable[[Tensor], Tensor], start: Tensor, tolerance: float | Tensor, most_sweeps: int
-) -> tuple[Tensor, Tensor, int]:
-    """Return the last iterate, its last change per run and the number of sweeps."""
-    value = start.detach()
-    change = torch.full_like(value[..., 0], torch.inf)
-    done = 0
-    while done < most_sweeps and not bool((change <= tolerance).all()):
-        following = sweep(value)
-        if following.shape != value.shape:
-            raise ValueError(f"sweep has shape {tuple(following.shape)}; allowed: {tuple(value.shape)}")
-        change = (following - value).abs().amax(-1)
-        value, done = following, done + 1
-        if not bool(torch.isfinite(change).any()):
-            break
-    return value, change, done
 
 
 def _system(S: Tensor, gamma: Tensor) -> Tensor:

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
-from scipy.stats import gamma
 
 from learning_dynamics.adaptivity import neural_chain as chain
 
@@ -67,20 +66,12 @@ def test_the_bound_by_hand() -> None:
     assert chain.escape_time_bound(0.5, 12) == 102.3
 
 
-@pytest.mark.parametrize("depth", [1, 2, 10, 1000])
-def test_median_against_scipy(depth: int) -> None:
-    expected = depth * math.log(1.7) - gamma.median(depth)
-    assert math.isclose(chain.median_log_output(depth, 1.7), expected, rel_tol=1e-12)
-
-
 def test_refusals() -> None:
     for call in (
         lambda: chain.escape_time_bound(1.0, 5),
         lambda: chain.escape_time_bound(0.5, 2),
         lambda: chain.escape_time(0.5, 1.0, 5),
         lambda: chain.escape_time(0.5, 0.4, 5),
-        lambda: chain.median_log_output(0, 1.0),
-        lambda: chain.median_log_output(3, 0.0),
         lambda: chain.hessian(torch.ones(1)),
     ):
         with pytest.raises(ValueError, match="allowed: "):

@@ -75,15 +75,6 @@ def test_share_against_real_blocks() -> None:
     assert abs(share.item() / tokens.share_at_depth(start, strength, depth - 1).item() - 1) > 0.06
 
 
-def test_effective_rank() -> None:
-    assert tokens.effective_rank(torch.eye(5, dtype=DOUBLE)).item() == pytest.approx(5)
-    x = drawn(6)
-    assert tokens.effective_rank(torch.outer(x, x)).item() == pytest.approx(1)
-    values = torch.linalg.eigvalsh(tokens.centred_gram(drawn(7, 4)))
-    expected = values.sum() ** 2 / values.square().sum()
-    torch.testing.assert_close(tokens.effective_rank(tokens.centred_gram(drawn(7, 4))), expected)
-
-
 @given(st.integers(0, 10_000), st.floats(0.3, 3))
 def test_jacobian_norms_against_automatic_differentiation(seed: int, temperature: float) -> None:
     X, W_V = drawn(4, 3, seed=seed), drawn(3, 3, seed=seed + 1)

@@ -109,48 +109,6 @@ def test_value_after_some_sweeps_is_the_truncated_series() -> None:
     torch.testing.assert_close(fixed_points.unrolled_value(u, Z, 0.7, 0, start=u), u)
 
 
-def test_fixed_point_has_the_value_and_gradient_of_the_direct_solve() -> None:
-    u, Z = chain(8, 3)
-    discount = torch.tensor([0.2, 0.8, 0.95], dtype=torch.float64)
-    u.requires_grad_(), Z.requires_grad_()
-    S = Z.softmax(-1)
-    found = fixed_points.fixed_point(
-        lambda x: u + discount[:, None] * (S @ x[..., None])[..., 0], torch.zeros(3, 5, dtype=torch.float64)
-    )
-    direct = fixed_points.reward_chain_value(u, Z, discount)
-    assert found.converged.all() and found.change.max() <= 1e-12
-    torch.testing.assert_close(found.value, direct, rtol=0, atol=1e-10)
-    weights = torch.arange(15.0, dtype=torch.float64).reshape(3, 5)
-    ours = torch.autograd.grad((found.value * weights).sum(), (u, Z))
-    reference = torch.autograd.grad((direct * weights).sum(), (u, Z))
-    for a, b in zip(ours, reference, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-9 * float(b.abs().max()))
-
-
-def test_fixed_point_of_a_nonlinear_map_passes_gradcheck() -> None:
-    W = 0.2 * chain(9, d=4)[1]
-    b = chain(10, d=4)[0].requires_grad_()
-    W.requires_grad_()
-
-    def value(W, b):
-        return fixed_points.fixed_point(
-            lambda x: torch.tanh(W @ x + b), torch.zeros(4, dtype=torch.float64)
-        ).value
-
-    assert torch.autograd.gradcheck(value, (W, b))
-
-
-def test_a_run_that_does_not_converge_is_flagged_and_has_no_gradient() -> None:
-    factor = torch.tensor([[0.5], [1.0], [3.0]], dtype=torch.float64, requires_grad=True)
-    found = fixed_points.fixed_point(
-        lambda x: factor * x + 1, torch.zeros(3, 1, dtype=torch.float64), most_sweeps=100
-    )
-    assert found.converged.tolist() == [True, False, False] and found.sweeps == 100
-    (gradient,) = torch.autograd.grad(found.value.sum(), factor)
-    assert torch.isfinite(gradient[0]) and torch.isnan(gradient[1:]).all()
-    torch.testing.assert_close(gradient[0, 0], torch.tensor(4.0, dtype=torch.float64))  # of 1 / (1 - factor)
-
-
 def test_stationary_law_against_powers_and_a_periodic_chain() -> None:
     _, Z = chain(11, 4)
     S = Z.softmax(-1)
@@ -191,12 +149,6 @@ def test_other_wrong_arguments_are_named() -> None:
         fixed_points.reward_chain_value(u, Z, 1 - 2 * EPS)
     with pytest.raises(ValueError, match="sweeps = -1"):
         fixed_points.unrolled_value(u, Z, 0.9, -1)
-    with pytest.raises(ValueError, match="tolerance = 0"):
-        fixed_points.fixed_point(lambda x: x, u, tolerance=0)
-    with pytest.raises(ValueError, match="most_sweeps = 0"):
-        fixed_points.fixed_point(lambda x: x, u, most_sweeps=0)
-    with pytest.raises(ValueError, match="sweep has shape"):
-        fixed_points.fixed_point(lambda x: x[:2], u)
 
 
 def test_a_forbidden_transition_stays_forbidden() -> None:
