@@ -1283,7 +1283,7 @@ ledger.check(
 # are not shipped with this book; a small network on 200 handwritten digits takes its place. The source also says that differenced kicks end better than minibatch gradients in all three, so minibatches run as well: a tenth of the samples, drawn anew in every step.
 #
 # *Regression*: $\beta=\theta\odot\theta$ in $\mathbb R^{100}$, of which five entries are one and the others zero in truth, 40 Gaussian samples, the loss $\frac1{4n}\sum_ir_i^2$, all weights start at $.5$, $\eta=.02$. *Digits*: 64–24–10 with tanh, cross-entropy, $\eta=1$, 3,000 steps; 12 starts, each with 200 training digits of its own. In both the kicks stop at 90 % of the steps.
-# Minibatches favour longer steps. In regression (12 problems) and sensing they may choose among four step sizes under which no problem diverged, and the one with the least *test* error is shown, which favours them.
+# Minibatches favour longer steps. In regression (12 problems) and sensing they may choose among four step sizes. Those at which a problem diverged do not count; of the others the one with the least *test* error is shown, which favours them.
 
 
 # %%
@@ -1336,8 +1336,9 @@ def best_step(gradient, begin, etas, steps, report):  # what `report` says of th
     first = begin.expand(len(etas), *begin.shape)
     found = report(kicked(gradient, first, eta, 0.0, steps, run.generator("no kicks"), False)[0])
     score = found[0].nan_to_num(math.inf).log().mean(-1)  # infinite where a problem diverged
-    medians = dict(zip(etas, found[0].nan_to_num(math.inf).median(-1).values.tolist(), strict=True))
-    return found[:, score.argmin()], medians
+    middle, gone = found[0].nan_to_num(math.inf).median(-1).values, (~found[0].isfinite()).sum(-1)
+    steps_tried = {e: (float(v), int(n)) for e, v, n in zip(etas, middle, gone, strict=True)}
+    return found[:, score.argmin()], steps_tried
 
 
 squares_start = torch.full((12, 100), 0.5, **like)
@@ -1396,7 +1397,7 @@ for name, gradient, sigma, back in (
     accuracy[name] = 100 * right.double().mean(-1)
     flatness[name] = net.trace(last).double()
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Three problems.** Trace of the Hessian against the error after the kicks have stopped; one point a problem or start; triangles: minibatches of a tenth, at their best step. Left: regression with squared weights; middle: matrix sensing; right: digits, where weight decay (open squares) is as accurate as differenced noise with a much *larger* trace: flatter is not better there. What breaks it (grey crosses): plain kicks.", "name": "fig-anti-problems"}, "image": {"alt": "Three scatter plots of error against trace. Green points lie lowest and leftmost, blue ones and triangles in the middle, grey crosses highest and rightmost. In the third, open squares lie as low as the green points but far to the right of them."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Three problems.** Trace of the Hessian against the error after the kicks have stopped; one point a problem or start; triangles: minibatches of a tenth, at the best step at which no problem diverged. Left: regression with squared weights; middle: matrix sensing; right: digits, where weight decay (open squares) is as accurate as differenced noise with a much *larger* trace: flatter is not better there. What breaks it (grey crosses): plain kicks.", "name": "fig-anti-problems"}, "image": {"alt": "Three scatter plots of error against trace. Green points lie lowest and leftmost, blue ones and triangles in the middle, grey crosses highest and rightmost. In the third, open squares lie as low as the green points but far to the right of them."}}
 fig, axes = figures.subplots(1, 3, size=(11.4, 3.8))
 looks = {
     "descent": ("blue", "o"),
@@ -1562,9 +1563,10 @@ figures.comparison(
         for name, values in table.items()
     ]
     + [
-        (f"{problem}, minibatches, η = {eta:g}: median squared distance", "not given", value, None)
-        for problem, medians in (("regression", squares_steps), ("sensing", sensing_steps))
-        for eta, value in medians.items()
+        (f"{problem}, minibatches, η = {eta:g}: {what}", "not given", value, None)
+        for problem, tried in (("regression", squares_steps), ("sensing", sensing_steps))
+        for eta, pair in tried.items()
+        for what, value in zip(("median squared distance", "problems that diverged"), pair, strict=True)
     ]
     + [
         (
@@ -1590,7 +1592,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# In regression plain kicks of $.02$ ruin the result, as the table counts. Differenced kicks recover all twelve problems. Minibatches are better than descent, the more so the longer their step: at $\eta=.15$, the longest under which no problem diverged, their error is still more than a hundred times that of differenced kicks. At $\eta=.2$, where a problem may diverge, the others come near the truth as well (last rows of the table). We cut the list of steps at $.15$ after a first run on five problems, in which $.2$ was allowed and the comparison with the better rival stayed undecided. So part of what differenced kicks do, minibatches do too, at the edge of stability. In matrix sensing it is the same: minibatches at their best step lie between descent and differenced kicks.
+# In regression plain kicks of $.02$ ruin the result, as the table counts. Differenced kicks recover all twelve problems. Minibatches are better than descent, the more so the longer their step: at $\eta=.15$, the longest under which no problem diverged, their error is still more than a hundred times that of differenced kicks. At $\eta=.2$, where a problem may diverge, the others come near the truth as well (last rows of the table). We cut the list of steps at $.15$ after a first run on five problems, in which $.2$ was allowed and the comparison with the better rival stayed undecided. So part of what differenced kicks do, minibatches do too, at the edge of stability. In matrix sensing it is the same: at $\eta=.05$, the longer of the two steps at which none of the five problems diverged, minibatches lie between descent and differenced kicks, and at the two longer ones the problems that survive come nearer to the truth, though not as near as with differenced kicks.
 #
 # On digits the conclusion is more modest than on the two problems with a hidden truth. Plain kicks lose about three points. The other five methods end within a point of each other. Weight decay and differenced kicks of $.3$ have the best means, but the 99.9 % interval of the gain of differenced kicks over minibatches contains zero: twelve starts do not settle it. Weight decay sits in a minimum whose trace is more than ten times *larger* than that of descent, and differenced kicks of $.3$ in one that is a hundred times smaller. A small trace was the aim of the method; here it says nothing about accuracy. The trace changes when weights are rescaled between the layers, and the function does not.
 #
