@@ -168,7 +168,7 @@ figures.numbers(
 # - compute from width, noise and step size whether shaking all layers will work, and whether one layer at a time will;
 # - use shaken weights with any torch module and optimizer.
 #
-# The source is section 6.4 of {cite}`orvieto2023dynamics`, after {cite}`orvieto2023explicit`. Read {chapter}`Anticorrelated noise <noise/anticorrelated_noise>` first; {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` has the matrix $G$ used below. The page runs in about 90 seconds on one CPU core.
+# The source is section 6.4 of {cite}`orvieto2023dynamics`, after {cite}`orvieto2023explicit`. Read {chapter}`Anticorrelated noise <noise/anticorrelated_noise>` first; {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` has the matrix $G$ used below. The page runs in about 100 seconds on one CPU core.
 #
 # Each result is checked by a computation. A row or card says what was measured and what it was allowed to be. "What breaks it" is the same number for something wrong, which has to fail; of several wrong numbers the one *at best*, nearest to passing, is shown. "At least" is the lower end of a 99.9 % interval. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them. In "100 ε" the letter $\varepsilon$ is the rounding of the number type, $2.2\cdot10^{-16}$ for float64, and "condition" and "size" are the condition number of the computation and the size of its numbers.
 #
@@ -1213,7 +1213,7 @@ noisy = {  # width 300 and σ = .2 once more
     "η = .003, all layers, 3 starts": shorter,
 }
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only one layer at a time ends below the run without noise.** Left and middle panel of the source's figure 59, redrawn: linear net of 300 neurons, $\\eta=0.1$, $\\sigma=0.1$; mean and 95 % band over 8 starts. Left: loss; right: effective loss; dotted: its least value. Without noise (blue) the loss goes to zero and the effective loss stands still; one layer at a time (green) leaves a little loss and has the lower effective loss. What breaks it (dashed): all layers at a time, whose scatter keeps both losses high.", "name": "fig-layerwise-curves"}, "image": {"alt": "Two panels against the step. Left a blue curve falls out of the picture, a green one settles near 0.04, a dashed one higher. Right the dashed curve is highest, blue flat in the middle, green lowest, all above a dotted line."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only one layer at a time ends below the run without noise.** Left and middle panel of the source's figure 59, redrawn: linear net of 300 neurons, $\\eta=0.1$, $\\sigma=0.1$; mean and 95 % band over 8 starts. Left: loss; right: effective loss; dotted: its least value. Without noise (blue) the loss goes to zero and the effective loss stands still; one layer at a time (green) leaves a little loss and has the lower effective loss. What breaks it (dashed): all layers at a time, whose scatter keeps both losses high.", "name": "fig-layerwise-curves"}, "image": {"alt": "Two panels against the step. Left a blue curve falls out of the picture, a green one settles near 0.015, a dashed one higher. Right the dashed curve is highest, blue flat in the middle, green lowest, all above a dotted line."}}
 fig, axes = figures.subplots(1, 2, size=(9.6, 3.7))
 every = range(1, 10 * len(curves["none"]) + 1, 10)
 for which, (ax, name) in enumerate(zip(axes, ("loss", "effective loss"), strict=True)):
