@@ -52,7 +52,7 @@ from learning_dynamics.adaptivity.finite_sums import LogisticSum, QuadraticSum
 from learning_dynamics.experiments.polyak_steps import notebook_comparison as notebook
 from learning_dynamics.experiments.polyak_steps import step_size_comparison as comparison
 from learning_dynamics.figures import COLORS
-from learning_dynamics.ledger import Ledger, at_most, confident, control, identity, inequality, ordering
+from learning_dynamics.ledger import Ledger, confident, control, identity, inequality, ordering
 
 figures.use_style()
 run = runs.Run("adaptivity/polyak_steps", scale=SCALE, device=DEVICE, seed=SEED)
@@ -187,9 +187,10 @@ assert problem.oracle(theta[None])[0] - problem.minimum() < 0.01
 # $$
 # :::
 #
-# (The inequality alone implies the Lipschitz bound only for convex $\ell$, see {prf:ref}`thesis-prop-a-3-3`; the proofs below use
-# the inequality. What else the two conditions say, and in which forms, is {prf:ref}`thesis-prop-a-3-1` and
-# {prf:ref}`thesis-prop-a-3-7`.)
+# (The inequality alone implies the Lipschitz bound only for convex $\ell$; the proofs below use
+# the inequality. The page {chapter}`Flows and diffusions <toolbox/flows_and_diffusions>` proves this in {prf:ref}`thesis-prop-a-3-3`, and says in
+# {prf:ref}`thesis-prop-a-3-1` and {prf:ref}`thesis-prop-a-3-7` in which other forms the two conditions can be written.)
+#
 # **Each side bounds the gradient by the height.** With $\ell^\star=\inf\ell$,
 #
 # $$
@@ -650,7 +651,7 @@ ledger.check(
     "thesis:claim-problem-1",
     "For a single sample the minimum of the ridge-penalized logistic loss is a scalar equation",
     measured=formula_error(twenty[:, :1]),
-    criterion=at_most("|scalar formula − minimum found by Newton's method|", 1e-10),
+    criterion=identity("scalar formula − minimum found by Newton's method", condition=10.0),
     control=control("batches of twenty", formula_error(twenty)),
     expected="holds",
 )
@@ -825,28 +826,29 @@ axes[1].legend(loc="upper left", fontsize=8)
 plt.show()
 
 # %% [markdown]
-# Two bounds were fixed before the run. The *late average* of a run, with weights $(k+1)^3$ for the iterates, must lie within $0.1$ of the minimizer for DecSPS (a twentieth of the
-# distance between the two minima), and for SPS within $0.1$ of the computed point $\theta^\circ$, which is more than $0.3$ from the
-# minimizer.
+# The first card compares the two methods where the minima differ: the *late average* of a run, with weights $(k+1)^3$ for the iterates, must lie nearer to the minimizer for DecSPS than for SPS. Where
+# the minima coincide SPS has no bias, and the order must not be found. The second card uses a bound of ours, fixed before the run: late averages within $0.1$ (a twentieth of the
+# distance between the two minima) of the points announced, the minimizer for DecSPS and $\theta^\circ$ for SPS, which is more than $0.3$ away from it.
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:fig-32",
-    "DecSPS settles at the minimizer whether or not the two bowls share it",
-    measured=torch.cat([off("DecSPS", False), off("DecSPS", True)]),
-    criterion=confident("distance of the late average from θ⋆", at_most=0.1),
-    control=control("decreasing SPS, minima differ", off("SPS", False)),
+    "Where the minima differ DecSPS ends nearer to the minimizer than decreasing SPS",
+    measured={name: off(name, False) for name in ("DecSPS", "SPS")},
+    criterion=ordering("distance of the late average from θ⋆", ["DecSPS", "SPS"]),
+    control=control("minima that coincide", {name: off(name, True) for name in ("DecSPS", "SPS")}),
     expected="reproduced",
     claim="experiment",
     needs="book",
 )
 ledger.check(
     "thesis:beyond-polyak-bias-address",
-    "Decreasing SPS settles where the mean Polyak step vanishes, a point known before the run",
-    measured=(settled["SPS", False] - address).norm(dim=-1),
-    criterion=confident("distance of the late average from θ°", at_most=0.1),
+    "Decreasing SPS settles where the mean Polyak step vanishes, DecSPS at the minimizer",
+    measured=torch.maximum((settled["SPS", False] - address).norm(dim=-1), off("DecSPS", False)),
+    criterion=confident("distances of the late averages from θ° and from θ⋆, the larger", at_most=0.1),
     control=control(
-        "half way between the minima", (settled["SPS", False] - bowls(False).centers.mean(0)).norm(dim=-1)
+        "half way between the minima in the place of θ°",
+        (settled["SPS", False] - bowls(False).centers.mean(0)).norm(dim=-1),
     ),
     expected="reproduced",
     claim="experiment",
@@ -1815,6 +1817,13 @@ def worst_sgd(name, method):  # the largest step of SGD in the place of DecSPS
     return pair(name, "zero", method) | {"DecSPS": broken}
 
 
+def least_share(
+    name, start, method
+):  # what the table compares with 1: mean ratio, for SGD the interval's lower end
+    share = shares(name, start, method)
+    return statistics.mean_interval(share).low if method == "sgd" else share.mean()
+
+
 three_rivals = np.stack([end("breast-cancer", "far", m) for m in ("adagrad_norm", "adam", "amsgrad")])
 
 # %% tags=["hide-input"]
@@ -1823,22 +1832,22 @@ figures.numbers(
     "fig-polyak-steps-true",
     {"step": true_files["a1a", "zero"]["record"]}
     | {
-        f"{name.replace('-', '_')}_{start}_{method}": arrays[f"{method}_gap"].mean(1)
+        f"{name.replace('-', '_')}_{start}_{method}": np.exp(np.log(arrays[f"{method}_gap"]).mean(1))
         for (name, start), arrays in true_files.items()
         for method in named
     },
 )
 ledger.check(
     "thesis:fig-33",
-    "a1a, from zero: untuned DecSPS ends within twice the gap of the best of nine SGD steps",
+    "a1a, from zero: untuned DecSPS ends no higher than SGD at the best of nine steps",
     measured=shares("a1a", "zero", "sgd"),
-    criterion=confident("gap of DecSPS/gap of tuned SGD", at_most=2.0),
+    criterion=confident("gap of DecSPS/gap of tuned SGD", at_most=1.0),
     control=control("the far start", shares("a1a", "far", "sgd")),
     expected="partly",
     claim="experiment",
     seeds=twenty_seeds,
-    reason="The mean of the ratio is below two, but its interval over twenty seeds reaches beyond; from the far "
-    "start DecSPS is more than ten times behind.",
+    reason="The mean ratio is 1.6, and its interval contains one because of a single seed with the ratio 6.8. In the "
+    "mean of logarithms DecSPS is 1.4 times higher, interval 1.01 to 2.07; from the far start twenty times.",
 )
 ledger.check(
     "thesis:fig-35",
@@ -1853,7 +1862,8 @@ ledger.check(
 )
 
 # %% [markdown]
-# Of its figure 33 (a1a, against SGD) the source says that DecSPS performs "competitively"; the factor of two in our row is ours. From the far start the order turns round on both sets:
+# Of its figure 33 (a1a, against SGD) the source says that DecSPS performs "competitively", without a number. The row asks whether DecSPS ends higher at all: from zero it does in nineteen of twenty seeds, by a factor of 1.4 in the
+# geometric mean. From the far start the order turns round on both sets:
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -1896,7 +1906,7 @@ figures.comparison(
             f"{name}, {named[method]}, {start} (figure {figure})",
             "about 1" if method == "sgd" else "below 1",
             np.asarray(shares(name, start, method).mean()),
-            bool(shares(name, start, method).mean() < (2 if method == "sgd" else 1)),
+            bool(least_share(name, start, method) < 1),
         )
         for figure, name, method in ((33, "a1a", "sgd"), (35, "a1a", "adam"))
         for start in ("zero", "far")
@@ -1923,8 +1933,8 @@ figures.comparison(
         )
         for name, gap in by_divisor.items()
     ],
-    criterion="mean ratio of DecSPS's gap to the tuned rival's over 20 seeds: below 2 for SGD, below 1 for the others "
-    "(intervals in the rows above)",
+    criterion="mean ratio of DecSPS's gap to the tuned rival's over 20 seeds: below 1; for SGD its 99.9 % interval "
+    "reaches below 1 (intervals in the rows above)",
     run=run,
     name="rivals",
 )
@@ -1966,8 +1976,7 @@ plt.show()
 # %% [markdown]
 # The source reads from its curves that $\eta_k$ falls *faster* than $1/\sqrt k$. On a1a that is what we see too, for as long as
 # the running minimum is still falling. It cannot last: by {prf:ref}`thesis-lemma-4-2-1`,
-# $\eta_k\ge\min\{\frac1{2L},\eta_{\max}\}/\sqrt{k+1}$. The bound $-0.51$ for the fitted slope was fixed beforehand, a hundredth below the slope of the
-# schedule alone.
+# $\eta_k\ge\min\{\frac1{2L},\eta_{\max}\}/\sqrt{k+1}$. The first row asks for a fitted slope below that of $1/\sqrt k$; AdaGrad-Norm, whose steps fall more slowly, is the control.
 
 # %%
 far = true_files["a1a", "far"]
@@ -1976,9 +1985,9 @@ assert far_minimum < 1 and comparison.METHODS["sgd"].grid[int(far["sgd_best"])] 
 assert all(0 < arrays[f"{m}_best"] < 8 for arrays in true_files.values() for m in named if m != "decsps")
 
 
-def fitted_slopes(name):
+def fitted_slopes(name, method="decsps"):
     arrays = true_files[name, "zero"]
-    steps_taken = arrays["decsps_step"]
+    steps_taken = arrays[f"{method}_step"]
     at = arrays["record"][1:]
     return [statistics.log_log_slope(at, steps_taken[:, i]).estimate for i in range(steps_taken.shape[1])]
 
@@ -1994,8 +2003,8 @@ ledger.check(
     "thesis:claim-decsps-step-decay",
     "a1a, 3,000 steps from zero: the DecSPS step falls faster than 1/√k, for a while",
     measured=fitted_slopes("a1a"),
-    criterion=confident("fitted slope of ln η_k against ln k", at_most=-0.51),
-    control=control("breast cancer, where the minimum never changes", fitted_slopes("breast-cancer")),
+    criterion=confident("fitted slope of ln η_k against ln k", at_most=-0.5),
+    control=control("AdaGrad-Norm on the same draws", fitted_slopes("a1a", "adagrad_norm")),
     expected="reproduced",
     claim="experiment",
     seeds=twenty_seeds,

@@ -215,6 +215,7 @@ plt.show()
 # second derivatives of the loss, second derivatives of the probabilities) and adds them up. What is seen of a check on this page is a
 # card or a row. A row such as "12 values, worst 6e-16; allowed 2e-13; what breaks it: 0.4" says that twelve numbers that should be
 # zero were at most 6e-16, that rounding would excuse 2e-13, and that the same measurement with something wrong on purpose gave 0.4.
+# A row "A exceeds B by x (at least y)" gives the mean difference x over the seeds and the lower end y of its 99.9 % interval; $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 
 # %%
@@ -454,9 +455,9 @@ figures.numbers(
     run,
     "fig-empirical-fisher-training",
     {
-        "step": list(checkpoints),
-        "trace_ratio_training": measures[:, :, 0].mean(1),
-        "trace_ratio_fresh": measures[:, :, 1].mean(1),
+        "step": at,
+        "trace_ratio_training": measures[:, :, 0].log().mean(1).exp(),
+        "trace_ratio_fresh": measures[:, :, 1].log().mean(1).exp(),
         "distance": measures[:, :, 3].mean(1),
         "cosine": measures[:, :, 4].mean(1),
     },
@@ -657,7 +658,7 @@ ledger.check(
 # the many short steps back do not make up for it.
 #
 # *The key step.* Every $y$ has two preimages, the roots $x_\pm$ of $x^2-yx-\eta=0$. Their sum is $y$, so an interval
-# of length $\ell$ has preimages of total length $\ell$. For the second part, stand for the Cauchy law of scale $s$ by the complex number $is$: the mean under this law
+# of length $\ell$ has preimages of total length $\ell$. For the second part, represent the Cauchy law of scale $s$ by the complex number $is$: the mean under this law
 # of a bounded function that is analytic in the upper half plane is its value at $is$. The map $z\mapsto z-\eta/z$ moves $is$ to $i(s+\eta/s)$.
 #
 # :::{dropdown} Proof
@@ -759,7 +760,7 @@ ledger.check(
 # $|\theta_k|$ to be of the order of $\eta_k^{1/(2q)}$. Above it runs are, for most of the time, on their way back from far out, and we expect the order
 # $(k\eta_k)^{1/(2q)}$: no convergence for any $a\le1$.
 #
-# **This is a heuristic, not a proof.** We measure it: 2,000 starts, twelve exponents, three schedules,
+# **This is a heuristic, not a proof.** We measure it: 2,000 starts, twelve exponents from $0.3$ to $1$, three schedules,
 # $10^5$ steps, computed once and kept; this page computes the first steps again. The slope of the median of $\ln|\theta_k|$ in $\ln k$ over the last two decades should be
 # $-a/(2q)$ below and $(1-a)/(2q)$ above. The heuristic neglects logarithms (at $q=1$, $a=1$ the truth is $\sqrt{\ln k}$), so the check does
 # not ask for the number itself. It asks that the whole interval lie nearer to the formula of its own side
@@ -768,7 +769,7 @@ ledger.check(
 # What the measurement cannot do is place the threshold: any value between $0.75$ and $0.85$ would pass. Near the threshold $10^5$ steps are too few to judge: they suffice for a way back from
 # $X=((p+1)10^5)^{1/(p+1)}$ only, and the part of the integral up to $X$ is $(X^\kappa-1)/\kappa$ with $\kappa=p+1-1/p$. We judge an exponent if
 # $X^{-|\kappa|}<\frac12$: below the threshold more than half of the limit has then been reached, above it the growing
-# term is more than twice the constant one. This excludes $q=0.8$ and no other of the twelve exponents.
+# term is more than twice the constant one. This excludes $q=0.8$ and no other of the twelve exponents. (For $q\le\frac12$ there are no long ways back, as $p\le0$, and every exponent is judged.)
 
 # %%
 kept = results.load("curvature/empirical_fisher", "long-runs")
@@ -888,8 +889,8 @@ figures.numbers(
 #
 # :::{prf:remark} Decayed averages
 # :label: natgrad-claim-decayed-fisher
-# The same running average can be taken of any estimate of a curvature,
-# $C_k=\beta_2C_{k-1}+(1-\beta_2)\,C_{\mathrm{batch}}$, $0<\beta_2<1$, for instance of the diagonal of the true Fisher. It forgets what was
+# The same running average, $C_k=\beta_2C_{k-1}+(1-\beta_2)\,C_{\mathrm{batch}}$ with $0<\beta_2<1$, can be taken of any matrix $C_{\mathrm{batch}}$ that
+# estimates a curvature from the batch of step $k$, for instance of the diagonal of the true Fisher. It forgets what was
 # measured at parameters long left behind, which the sum of AdaGrad never does.
 # :::
 #
@@ -927,7 +928,7 @@ figures.numbers(
 #
 # The source expects that averaging *all* past gradients, as AdaGrad does, may avoid the failure. It does, because AdaGrad takes
 # the sum. Written with a mean, its step size is $\eta/\sqrt{k+1}$; the mean with a constant step is case (i). The first check asks that with
-# the sum the iterates fall to the rounding of 64 bits. The second asks that with the mean they come back: after its least value $|\theta_k|$ must more than double in one step, as in step 1 of the proof.
+# the sum the iterates be zero up to rounding. The second asks that with the mean they come back: after its least value $|\theta_k|$ must more than double in one step, as in step 1 of the proof.
 
 # %%
 memory_q = torch.tensor([0.5, 0.75, 1.0], **like)[:, None, None]
@@ -961,7 +962,7 @@ ledger.check(
     "natgrad:claim-gradient-history",
     "With the sum of all squares runs with a constant step converge",
     measured=late_size("sum"),
-    criterion=at_most("max of |θ_k| over the last quarter of 1000 steps", 2.0**-52, bound_symbols="2⁻⁵²"),
+    criterion=identity("max of |θ_k| over the last quarter of 1000 steps"),
     control=control("a decayed mean, as in RMSprop", late_size("decayed")),
     expected="holds",
     show="card",
@@ -1155,7 +1156,7 @@ plt.show()
 #
 # :::{prf:theorem} Gaussian inputs and a right model
 # :label: natgrad-beyond-gaussian-inputs
-# Let $x\sim N(0,S)$ with $S$ positive definite, $y=x^\top\theta^\star+\varepsilon$ with $\varepsilon$ independent of $x$, of mean zero and variance $\sigma^2$,
+# Let $x\sim N(0,S)$ with $S$ positive definite, $y=x^\top\theta^\star+\zeta$ with $\zeta$ independent of $x$, of mean zero and variance $\sigma^2$,
 # and $\sigma^2+\delta^\top S\delta>0$. (i) Then
 #
 # $$\hat F^{-1}\nabla\mathcal L=\frac{\delta}{\sigma^2+3\,\delta^\top S\delta}\,.$$ (eq-empirical-fisher-gaussian)
@@ -1170,7 +1171,7 @@ plt.show()
 # *The key step.* For normal $x$ fourth moments are sums of products of second moments (Isserlis' formula): $\mathbb E[(x^\top\delta)^2xx^\top]=(\delta^\top S\delta)S+2S\delta\delta^\top S$.
 #
 # :::{dropdown} Proof
-# 1. The residual is $x^\top\delta-\varepsilon$, so $\nabla\mathcal L=S\delta$ and $\hat F$ $=\mathbb E[(x^\top\delta)^2xx^\top]+\sigma^2S$ $=(\sigma^2+\delta^\top S\delta)S+2S\delta\delta^\top S$.
+# 1. The residual is $x^\top\delta-\zeta$, so $\nabla\mathcal L=S\delta$ and $\hat F$ $=\mathbb E[(x^\top\delta)^2xx^\top]+\sigma^2S$ $=(\sigma^2+\delta^\top S\delta)S+2S\delta\delta^\top S$.
 # 2. $\hat F\delta$ $=(\sigma^2+\delta^\top S\delta+2\delta^\top S\delta)S\delta$ $=(\sigma^2+3\delta^\top S\delta)\nabla\mathcal L$.
 # 3. (ii) The residual has the further term $-w(x_1^2-1)$, of mean zero and uncorrelated with $x$, so the gradient is
 #    $\delta$ again. In $\hat F$ the mixed terms are of odd degree and vanish; the square adds $w^2\,\mathrm{diag}(\mathbb E[(x_1^2-1)^2x_i^2])=w^2D$, with
@@ -1509,12 +1510,21 @@ figures.numbers(
 #
 # :::{prf:proposition} The scale of a preconditioner does not matter to conjugate gradients
 # :label: natgrad-claim-cg-preconditioner
-# With the preconditioners $P$ and $cP$, $c>0$, the iterates are the same.
+# To solve $Ax=v$, conjugate gradients with the preconditioner $P$ repeat, from $z=s=Pr$ with the residual $r=v-Ax$,
+#
+# $$
+# \begin{aligned}
+# a&=\frac{r^\top z}{s^\top As},\quad x\leftarrow x+as,\quad r'=r-aAs,\\
+# z'&=Pr',\quad s\leftarrow z'+\frac{r'^\top z'}{r^\top z}\,s .
+# \end{aligned}
+# $$
+#
+# With $P$ and with $cP$, $c>0$, the iterates $x$ are the same.
 # :::
 #
 # :::{dropdown} Proof
-# With $P$ replaced by $cP$, the preconditioned residuals and the search directions are multiplied by $c$, the step sizes divided by $c$;
-# the ratios in the update of the directions do not change. $\square$
+# By induction: with $cP$ in the place of $P$, $z$ and $s$ are multiplied by $c$ and $a$ is divided by $c$, so $as$, $x$ and $r$ stay; the quotient in the update of $s$
+# does not change. $\square$
 # :::
 #
 # ## For the practitioner
