@@ -1097,7 +1097,7 @@ ledger.check(
 #
 # Both theorems are checked on the twenty convex quadratics from above, $L=1$, which have different minimizers and positive minima, so that both prices count. The upper end of the
 # 99.9 % interval of the error, over runs with different draws, must lie below the bound. The control is plain stochastic gradient descent with the same step $\eta_{\max}$. The
-# bounds hold for the worst case and lie far above these runs, so the runs alone would not notice a wrong constant. For this reason the same checks also compare the constants of the theorems with those of their proofs, and a row further below tests
+# bounds lie far above these runs, which would not notice a wrong constant. So the same checks also compare the constants of the theorems with those of their proofs, and a row further below tests
 # those of the proofs, sample by sample, on examples that need them. (The factor $\max\{0,2\rho_0-1\}$ in $C_2$ is not tested closely: it is several times too large.)
 
 # %%
@@ -1297,9 +1297,9 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# Could the first term of the convex bound be much smaller? No: one example nearly attains it. It is a long slope with a rounded bottom, $\ell=S|\theta|-\frac{S^2}{2L}$ for $|\theta|\ge S/L$
+# The first term of the convex bound cannot be much smaller, because one example nearly attains it: a long slope with a rounded bottom, $\ell=S|\theta|-\frac{S^2}{2L}$ for $|\theta|\ge S/L$
 # and $\frac L2\theta^2$ inside, with $S=\theta_0/(\eta_{\max}K)$, so that $K$ small steps just end in the bottom. For $\eta_{\max}$ near $1/L$ or above we know no such example. The rows below also check the
-# harmonic sum of the second proof: $H_K$ is at most $1+\ln K$, and more than $\ln(K+1)$.
+# harmonic sum of the second proof.
 
 # %%
 lengths = torch.logspace(-3, 1, 40, **like)[:, None, None, None]
@@ -1445,7 +1445,7 @@ ledger.check(
 # :::
 #
 # The check takes a robust regression, $\ell_i=\ln(1+(a_i^\top\theta-b_i)^2)$, where $L=2\max_i\lVert a_i\rVert^2$ and $\lVert\nabla\ell_i\rVert\le\lVert a_i\rVert$, so that
-# $\Delta_{\mathrm{noise}}^2\le\frac1n\sum_i\lVert a_i\rVert^2$. Beside it stands the smallest non-convex example, $\ln(1+\theta^2)+1$ with a single sample. It also breaks the theorem if $\eta_{\max}$ is too large: the
+# $\Delta_{\mathrm{noise}}^2\le\frac1n\sum_i\lVert a_i\rVert^2$, and the smallest non-convex example, $\ln(1+\theta^2)+1$ with a single sample. The latter breaks the theorem if $\eta_{\max}$ is too large: the
 # constant makes a two-cycle again, where the gradient is not small. The check uses the smaller constants $\frac{12}5$ and $\frac95$. A parabola with minimum zero attains three quarters of the first term; two samples with different minimizers
 # attain about two fifths of the second; in a single step they attain two thirds of the term with $V$ in step 5 (row below).
 
@@ -1704,7 +1704,7 @@ ledger.check(
 
 # %% [markdown]
 # The second is linear regression with batches of eight and steps that fall like $1/k$. The source says that NGN converges faster than tuned SGD and "is robust to initial overshooting". Its Boston set is withdrawn from scikit-learn; we use
-# the diabetes set, three quarters of it as in the source, standardized. The source does not give the start, so we take two: far away, at $\theta_0=(3,\dots,3)$, and zero. Both methods get the same 17 settings, four a
+# three quarters of the diabetes set, standardized. The source does not give the start, so we take two: far away, at $\theta_0=(3,\dots,3)$, and zero. Both methods get the same 17 settings, four a
 # decade from $0.1$ to $1000$; the best of each is chosen on the runs that are compared.
 
 # %%
@@ -1803,12 +1803,12 @@ ledger.check(
 # %% [markdown]
 # ## On a network
 #
-# A network's loss is not convex, and the convex theorems say nothing about it. The source trains a ResNet-18 on CIFAR-10 without a schedule, tries settings of SGD and NGN half a decade apart, and reports three things: NGN is faster than tuned SGD, less
-# sensitive to its setting, and its step *warms up and decays* by itself. This size is out of reach here (no GPU): the code is ready, and the rows below name the
-# commands. We ran the same protocol on a smaller scale: the network of the first section, 8,000 digits of MNIST to train on, batches of 128, 12 epochs, 6 seeds for each setting,
+# A network's loss is not convex, and the convex theorems say nothing about it. The source trains a ResNet-18 on CIFAR-10 without a schedule, and reports three things: NGN is faster than tuned SGD, less
+# sensitive to its setting, and its step *warms up and decays* by itself. This size needs a GPU: the code is ready, and the rows below name the
+# commands. We ran the same protocol on a smaller scale: the network of the first section, 8,000 digits of MNIST, batches of 128, 12 epochs, 6 seeds for each setting,
 # with and without momentum. The results are kept with the book; this page computes the beginning of two of their runs again.
 #
-# With momentum one has to decide which part of the update a changing step multiplies. The later paper of the authors {cite}`islamov2025enhancing` puts the NGN step in front of
+# With momentum, the later paper of the authors {cite}`islamov2025enhancing` puts the NGN step in front of
 # the new gradient and leaves the old increment alone (*NGN-M*):
 #
 # $$
@@ -1818,7 +1818,6 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-gauss-newton-steps-momentum)
 #
-# (A second variant of that paper, NGN-MD, forms the ratio with the averaged gradient; it is not the one of this page.)
 # The factor $1-\beta_1$ makes $\eta_k$ comparable with and without momentum; we write SGD with momentum in the same way, and use $\beta_1=0.9$.
 
 # %%
@@ -1852,7 +1851,7 @@ panels[1].set(xlabel="$\\eta_{\\max}$ (NGN) or $\\eta$ (SGD)")
 plt.show()
 
 # %% [markdown]
-# Without momentum SGD does not train at its largest setting, and NGN fails only at the largest of its seven settings from $0.1$ to $100$, of which the five up to $10$ are the source's. The next figure shows how the step of NGN changes during training.
+# Without momentum SGD does not train at its largest setting: all runs stay at the loss of guessing. NGN was run at seven settings from $0.1$ to $100$, of which the five up to $10$ are the source's; at $100$ some runs fail, at the others none. The next figure shows how the step of NGN changes during training.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**With a constant $\\eta_{\\max}$ the step of NGN warms up, then decays.** Mean step on the network in windows of 31 batches, 95 % bands over 6 seeds. At $\\eta_{\\max}=1$ the cap hides the rise. Without the effect: the constant step of SGD at its best setting (dashed). From kept results.", "name": "fig-gauss-newton-steps-schedule"}, "image": {"alt": "Three curves that dip, rise within three epochs and then fall slowly, the larger the setting the higher; a dashed horizontal line."}}
 fig, ax = figures.subplots()
@@ -1867,13 +1866,13 @@ ax.legend(fontsize=8.5)
 plt.show()
 
 # %% [markdown]
-# At SGD's largest setting all runs stay at the loss of guessing. At NGN's setting $100$ some runs do; at the five settings of the source none does. The step of NGN rises and falls as a schedule would. By
+# The step of NGN rises and falls as a schedule would. By
 # {eq}`eq-gauss-newton-steps-reciprocal` this is a statement about the curvature estimate $\lVert\nabla\ell\rVert^2/2\ell$ of a batch: it is largest soon after the start, falls, and grows again while the
-# loss goes to zero. (In the very first batches the step is long, since the network has hardly left its flat start.) A rise is seen only if $\eta_{\max}$ leaves room for
+# loss goes to zero. A rise is seen only if $\eta_{\max}$ leaves room for
 # it: at $0.1$ the step only shrinks, at $1$ it rises by three per cent.
 #
-# The source says that the step shows "warm-up/decay behavior", and highlights $\eta_{\max}=3$. The check takes that setting and asks for both, a rise from the first epoch to a later one and a fall to the last. For each seed the epoch of the peak is
-# read from the other five seeds, because choosing it on the seed itself would find a rise in any noise. The spread over settings and the best setting are compared on the source's own grids: five settings for either method, the largest 100 times the smallest.
+# The source says that the step shows "warm-up/decay behavior", and highlights $\eta_{\max}=3$. The check takes that setting and asks for a rise from the first epoch to a later one and a fall to the last. For each seed the epoch of the peak is
+# read from the other five seeds, because choosing it on the seed itself would find a rise in any noise. The other rows compare the spread over settings and the best setting on the source's own grids: five settings for either method, the largest 100 times the smallest.
 
 # %%
 for name, setting in (("ngn", 3.0), ("sgd", 0.3)):  # recomputed here: four epochs of one seed

@@ -36,32 +36,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         THINNED,
         ("eta_max", "gap_minimum_positive", "gap_minimum_zero", "gradient_descent"),
     ),
-    ("adaptivity/polyak_steps", "fig-polyak-steps-true"): (
-        STATISTIC,
-        (
-            "a1a_far_adagrad_norm",
-            "a1a_far_adam",
-            "a1a_far_amsgrad",
-            "a1a_far_decsps",
-            "a1a_far_sgd",
-            "a1a_zero_adagrad_norm",
-            "a1a_zero_adam",
-            "a1a_zero_amsgrad",
-            "a1a_zero_decsps",
-            "a1a_zero_sgd",
-            "breast_cancer_far_adagrad_norm",
-            "breast_cancer_far_adam",
-            "breast_cancer_far_amsgrad",
-            "breast_cancer_far_decsps",
-            "breast_cancer_far_sgd",
-            "breast_cancer_zero_adagrad_norm",
-            "breast_cancer_zero_adam",
-            "breast_cancer_zero_amsgrad",
-            "breast_cancer_zero_decsps",
-            "breast_cancer_zero_sgd",
-            "step",
-        ),
-    ),
     ("curvature/convergence_speed", "fig-convergence-speed-offset"): (
         THINNED,
         ("offset_10", "offset_10_short_steps"),
@@ -71,10 +45,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         ("frozen", "k", "prior_1", "prior_10"),
     ),
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
-    ("curvature/empirical_fisher", "fig-empirical-fisher-training"): (
-        STATISTIC,
-        ("cosine", "distance", "step", "trace_ratio_fresh", "trace_ratio_training"),
-    ),
     ("curvature/empirical_fisher", "fig-empirical-fisher-slopes"): (
         KIND,
         ("exponent", "high", "low", "schedule_power", "slope"),
@@ -82,10 +52,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("curvature/fisher_and_ggn", "fig-fisher-race"): (
         SUMMARY,
         ("Adam", "SGD", "empirical_Fisher", "heavy_ball", "natural_gradient"),
-    ),
-    ("curvature/fisher_and_ggn", "fig-fisher-distances"): (
-        STATISTIC,
-        ("hessian", "one_sampled_label", "softmax_in_network", "step"),
     ),
     ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-flow"): (
         SUMMARY,
