@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from learning_dynamics.curvature.linearization import Linearization, require_equal_forms
+from learning_dynamics.curvature.linearization import Linearization, normal, require_equal_forms
 from learning_dynamics.curvature.loss_matrix import LossMatrix
 from learning_dynamics.curvature.network import plainly
 
@@ -27,9 +27,8 @@ class Hessian(LossMatrix):
     def _require_symmetric(self) -> None:
         """Try the products of a few samples on random vectors: some of torch's second derivatives are wrong."""
         theta, few = self._data.network.theta, self._data.linearize(self._data.few())
-        product = self._second_derivative(slice(0, len(few.outputs)), few)
-        random = torch.Generator().manual_seed(0)
-        V = torch.randn(3, len(theta), generator=random, dtype=theta.dtype).to(theta)
+        product = self._second_derivative(self._data.rows_of_few(), few)
+        V = normal((3, len(theta)), theta, torch.Generator().manual_seed(0))
         with plainly(theta.device):
             H = torch.stack([product(v) for v in V])
         forms, sizes = V @ H.T, torch.linalg.vector_norm(H, dim=1)

@@ -157,7 +157,7 @@ def top_eigenpairs(
     # fresh vectors in each round: what is found in an eigenspace is all that the last start had of it
     random = torch.Generator().manual_seed(_RESTARTS - k)
     while found.converged:
-        fresh = torch.randn(d, generator=random, dtype=torch.float64).to(values)
+        fresh = torch.randn(d, generator=random, dtype=torch.float64, device=random.device).to(values)
         more = _copies(A, found, fresh, tolerance, scale, max_steps)
         if more is found:
             break
@@ -322,7 +322,7 @@ class _Process:
         """Go on in the complement of an invariant space, where copies of eigenvalues may still hide."""
         d = self._basis.shape[1]
         random = torch.Generator().manual_seed(_RESTARTS + self.size)
-        w = self._orthogonal(torch.randn(d, generator=random, dtype=torch.float64).to(self._next))
+        w = self._orthogonal(torch.randn(d, generator=random, dtype=torch.float64, device=random.device).to(self._next))
         self._next = w / torch.linalg.vector_norm(w)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import torch
@@ -128,8 +129,7 @@ class LinearizedData:
         flat = [found.reshape(-1, found.shape[-1]) for found in outputs]
         self.outputs = torch.cat(flat)
         require_finite("outputs of the model", self.outputs)
-        some = outputs[0][: len(alone)]
-        if not torch.allclose(some, alone, rtol=1e-3, atol=1e-3 * float(alone.abs().max())):
+        if not _close(outputs[0][self._middle()], alone, 1e-3):
             raise ValueError(
                 "model gives other outputs for a part of the batch; allowed: one fixed output for each sample"
             )
@@ -216,9 +216,24 @@ class LinearizedData:
         return self.sample_by_sample(lambda pull, u: pull(u), scores, numbers=len(self.network.theta))
 
     def few(self) -> Inputs:
-        """Return the first samples, half of the batch and at most four: enough to try an operation."""
-        first = self._parts[0]
-        return _first(first, min(4, (count(first) + 1) // 2))
+        """Return half of the first batch and at most four samples: enough to try an operation."""
+        return _at(self._parts[0], self._middle())
+
+    def rows_of_few(self) -> slice:
+        """Return the rows of these samples."""
+        some = self._middle()
+        each = prod(self.leading[0][1:])
+        return slice(some.start * each, some.stop * each)
+
+    def _middle(self) -> slice:
+        """Return samples of the first batch that neither begin nor end it, where there are four or more.
+
+        A model that sums along the batch, or takes it for time, has the right outputs for its first samples alone.
+        """
+        n = count(self._parts[0])
+        some = min(4, (n + 1) // 2)
+        start = (n - some + 1) // 2
+        return slice(start, start + some)
 
     def _raw(self, theta: Tensor, part: Inputs) -> Tensor:
         return self.network.outputs(theta, _clone(part) if self._mutates else part)
@@ -245,6 +260,7 @@ class LinearizedData:
             Their outputs, `(few, ..., d_y)`.
         """
         theta, few = self.network.theta, _clone(self.few())
+        random = torch.Generator().manual_seed(0)
         before = _versions(few)
         with torch.no_grad():
             outputs = self.network.outputs(theta, few)
@@ -253,10 +269,13 @@ class LinearizedData:
             return outputs  # refused with its name later
         try:
             part = self.linearize(self.few())
-            random = torch.Generator().manual_seed(0)
+            again = part.outputs.reshape(outputs.shape)
+            if not _close(again, outputs, 1e-4):
+                raise ValueError(
+                    "model gives other outputs when it is called again; allowed: one fixed output for each sample"
+                )
             for _ in range(2):
-                u = torch.randn(part.outputs.shape, generator=random, dtype=theta.dtype).to(theta)
-                v = torch.randn(len(theta), generator=random, dtype=theta.dtype).to(theta)
+                u, v = normal(part.outputs.shape, theta, random), normal((len(theta),), theta, random)
                 pulled, pushed = part.pull(u), part.push(v)
                 require_equal_forms(u.flatten() @ pushed.flatten(), pulled @ v, pushed.norm() + pulled.norm())
             if any(not pulled[at].any() for at in self.network.blocks.values()):
@@ -291,6 +310,17 @@ class LinearizedData:
                     f"parameter {name!r} changes the outputs but has no derivative (no_grad or detach in forward); "
                     "allowed: a forward with derivatives, or that parameter left out"
                 )
+
+
+def normal(shape: tuple[int, ...], like: Tensor, random: torch.Generator) -> Tensor:
+    """Return normal numbers of a shape, drawn where the generator is, in the dtype and on the device of `like`."""
+    return torch.randn(shape, generator=random, dtype=like.dtype, device=random.device).to(like.device)
+
+
+def _close(one: Tensor, other: Tensor, single: float) -> bool:
+    """Whether outputs agree relative to their size, in float32 to `single`, in float64 to 1e-9."""
+    allowed = 1e-9 if other.dtype == torch.float64 else single
+    return torch.allclose(one, other, rtol=allowed, atol=allowed * float(other.abs().max()))
 
 
 def require_equal_forms(one: Tensor, other: Tensor, size: Tensor) -> None:
@@ -365,10 +395,6 @@ def _at(inputs: Inputs, at: slice | int) -> Any:
     if isinstance(inputs, Tensor):
         return inputs[at]
     return {key: value[at] for key, value in inputs.items()}
-
-
-def _first(inputs: Inputs, most: int) -> Inputs:
-    return _at(inputs, slice(0, most))
 
 
 def _clone(inputs: Inputs) -> Inputs:

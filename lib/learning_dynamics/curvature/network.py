@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.func import functional_call, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -27,6 +28,9 @@ Parameters = Iterable[Tensor | str]
 """Some parameters of a module: the tensors themselves, or their names as in `named_parameters()`."""
 
 _DTYPES = (torch.float32, torch.float64)
+_RECOMPUTES = (
+    "model recomputes its activations (torch.utils.checkpoint), with weights that are not those of the product"
+)
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
 
@@ -159,6 +163,8 @@ def _from_module(model: nn.Module, parameters: Parameters | None) -> Network:
         # the fused attention kernels and cuDNN's recurrent ones have no second derivative
         with (
             _as_it_was(pinned),
+            _as_it_trains(),
+            disable_saved_tensors_hooks(_RECOMPUTES),
             sdpa_kernel(SDPBackend.MATH),
             torch.backends.cudnn.flags(enabled=not recurrent),
         ):
@@ -177,6 +183,17 @@ def _own(module: nn.Module) -> dict[str, Any]:
     """Return a copy of what a module holds: its flags, numbers and the tables of its tensors and children."""
     held = faster(module) | vars(module)
     return held | {key: dict(held[key]) for key in ("_parameters", "_buffers", "_modules")}
+
+
+@contextmanager
+def _as_it_trains() -> Iterator[None]:
+    """Switch torch's fast path of transformers off, which is taken without derivatives and gives padding other outputs."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager

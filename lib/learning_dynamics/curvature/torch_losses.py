@@ -137,14 +137,16 @@ def require_last_axis(loss: Loss, data: LinearizedData, targets: object = None) 
         targets: what was given.
 
     Raises:
-        ValueError: outputs `(n, T, d_y)` of a CrossEntropyLoss fit the targets `(n, ...)` in either reading, or there
-            are no targets that could tell.
+        ValueError: outputs `(n, T, d_y)` of a CrossEntropyLoss fit the targets `(n, ...)` in either reading, as
+            probability vectors always do, or there are no targets that could tell.
     """
+    given = [targets] if data.targets is None else data.targets
+    soft = any(isinstance(target, Tensor) and target.is_floating_point() for target in given)
     for leading in data.leading:
         if isinstance(loss, nn.CrossEntropyLoss) and len(leading) > 1:
             shape = (*leading, data.outputs.shape[-1])
             either = shape[2:] == leading[1:]
-            if either or (targets is None and data.targets is None):
+            if either or soft or (targets is None and data.targets is None):
                 raise ValueError(
                     f"outputs have shape {shape}, of which a CrossEntropyLoss may read the second or the last axis as "
                     "classes; allowed: Categorical(), for which they are the last"

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from learning_dynamics._internal.arguments import require_generator
-from learning_dynamics.optimizers.whole_vector import _require_parameters, require_number
+from learning_dynamics.optimizers.whole_vector import (
+    BOOKKEEPING,
+    _require_parameters,
+    require_number,
+    require_own_state,
+)
 
 
 class AntiPGD(torch.optim.Optimizer):
@@ -71,8 +76,12 @@ class AntiPGD(torch.optim.Optimizer):
             param_group: the group's `params` and the hyper-parameters that are its own.
 
         Raises:
-            ValueError: a hyper-parameter is out of range, or a parameter is not real floating point.
+            ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point.
         """
+        unknown = sorted(set(param_group) - set(self.defaults) - BOOKKEEPING)
+        if unknown:
+            allowed = ", ".join(sorted({"params", *self.defaults}))
+            raise ValueError(f"parameter group has {', '.join(unknown)}; allowed: {allowed}")
         settings = {**self.defaults, **param_group}
         for name in self.defaults:
             require_number(name, settings[name], low=0)
@@ -81,6 +90,22 @@ class AntiPGD(torch.optim.Optimizer):
             if not parameter.is_floating_point():
                 self.param_groups.pop()
                 raise ValueError(f"params has {parameter.dtype}; allowed: real floating point")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle needs, the generator too."""
+        return {**super().__getstate__(), "generator": self.generator}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a state that `state_dict` of the same class returned, as in torch.
+
+        Args:
+            state_dict: the state.
+
+        Raises:
+            ValueError: it is of another optimizer, or of other groups.
+        """
+        require_own_state("AntiPGD", state_dict, {"kick"}, set(self.defaults))
+        super().load_state_dict(state_dict)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -91,9 +116,14 @@ class AntiPGD(torch.optim.Optimizer):
 
         Returns:
             The loss that the closure returned; None without one.
+
+        Raises:
+            ValueError: the closure is no function.
         """
         loss = None
         if closure is not None:
+            if not callable(closure) or isinstance(closure, Tensor):
+                raise ValueError(f"closure is a {type(closure).__name__}; allowed: a function, or none")
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:

@@ -11,7 +11,7 @@ from learning_dynamics._internal.arguments import require_count
 from learning_dynamics.curvature.gauss_newton import GaussNewton
 from learning_dynamics.curvature.output_laws import Categorical, OutputLaw
 from learning_dynamics.curvature.trust_region import gain_ratio, next_damping
-from learning_dynamics.optimizers.whole_vector import require_number
+from learning_dynamics.optimizers.whole_vector import require_number, require_own_state
 
 
 class DampedGaussNewton(torch.optim.Optimizer):
@@ -38,7 +38,8 @@ class DampedGaussNewton(torch.optim.Optimizer):
     - **Bad input** is refused before anything moves, as `curvature.GaussNewton` does.
 
     Args:
-        model: a module without dropout or batch normalization; all its parameters that require a gradient move.
+        model: a module without dropout or batch normalization; its parameters that require a gradient move, those that
+            are frozen later stay.
         law: an output law, or a torch loss with reduction="mean".
         damping: lambda of the first step, > 0, in units of the curvature of the loss.
         factor: what lambda is divided or multiplied by, > 1.
@@ -78,6 +79,35 @@ class DampedGaussNewton(torch.optim.Optimizer):
         super().__init__(moving, defaults)
         self._model, self._law = model, Categorical() if law is None else law
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle needs, the model too: a copy moves its own."""
+        return {**super().__getstate__(), "_model": self._model, "_law": self._law}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Take the one group of the model's parameters, as torch does when an optimizer is made.
+
+        Args:
+            param_group: the group.
+
+        Raises:
+            ValueError: there is one already.
+        """
+        if self.param_groups:
+            raise ValueError("a second parameter group is given; allowed: one, the parameters of the model")
+        super().add_param_group(param_group)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a state that `state_dict` of the same class returned, as in torch.
+
+        Args:
+            state_dict: the state.
+
+        Raises:
+            ValueError: it is of another optimizer, or of other groups.
+        """
+        require_own_state("DampedGaussNewton", state_dict, set(), set(self.defaults))
+        super().load_state_dict(state_dict)
+
     @torch.no_grad()
     def step(self, closure: None = None, *, inputs: Tensor, targets: Tensor) -> Tensor:  # type: ignore[override]  # torch's has no data
         """Take one step on a batch and return its loss before the step, `()`.
@@ -91,12 +121,13 @@ class DampedGaussNewton(torch.optim.Optimizer):
             The loss, a number `()`.
 
         Raises:
-            ValueError: a closure is given; or as `curvature.GaussNewton`.
+            ValueError: a closure is given, or no parameter requires a gradient; or as `curvature.GaussNewton`.
         """
         if closure is not None:
             raise ValueError("closure is given; allowed: step(inputs=..., targets=...)")
         group = self.param_groups[0]
-        G = GaussNewton(self._model, self._law, inputs, targets)
+        moving = [parameter for parameter in group["params"] if parameter.requires_grad]
+        G = GaussNewton(self._model, self._law, inputs, targets, parameters=moving)
         loss, gradient = G.loss_and_gradient()
         damping = torch.as_tensor(group["damping"], dtype=loss.dtype, device=loss.device)
         found = G.solve(
@@ -111,11 +142,13 @@ class DampedGaussNewton(torch.optim.Optimizer):
         if not -promised > 4 * torch.finfo(loss.dtype).eps * loss.abs():
             group["gain_ratio"], group["accepted"] = None, False
             return loss
-        theta = nn.utils.parameters_to_vector(group["params"])
+        theta = torch.cat([parameter.reshape(-1) for parameter in moving])
         after = G.loss_at(theta + step)
         rho = gain_ratio(loss, after, promised)
         group["gain_ratio"], group["accepted"] = float(rho), bool(after < loss)
         group["damping"] = float(next_damping(damping, rho, group["factor"]))
         if group["accepted"]:
-            nn.utils.vector_to_parameters(theta + step, group["params"])
+            pieces = (theta + step).split([parameter.numel() for parameter in moving])
+            for parameter, piece in zip(moving, pieces, strict=True):
+                parameter.copy_(piece.view_as(parameter))
         return loss

@@ -81,7 +81,7 @@ class NGN(WholeVectorOptimizer):
         self, group: dict[str, Any], parameters: list[Tensor], gradients: list[Tensor], step_size: float
     ) -> None:
         beta1 = group["momentum"]
-        if beta1 == 0:
+        if beta1 == 0 and not any(parameter in self.state for parameter in parameters):
             super()._move(group, parameters, gradients, step_size)
             return
         displacements = [self.state[parameter]["displacement"] for parameter in parameters]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsFloat
 
 import torch
 import torch.distributed
 from torch import Tensor
+
+from learning_dynamics._internal.arguments import require_real
 
 Loss = Tensor | float
 """The loss of the batch: a number or a tensor with one entry."""
@@ -80,6 +82,10 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         self.average_loss = average_loss
         super().__init__(params, {**defaults, "step_size": None})
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or a pickle needs, `average_loss` too."""
+        return {**super().__getstate__(), "average_loss": self.average_loss}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take over the attributes of a copy or of `load_state_dict`."""
         super().__setstate__(state)
@@ -92,8 +98,8 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
             param_group: the group's `params` and the hyper-parameters that are its own.
 
         Raises:
-            ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point or only
-                a shard.
+            ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point, only
+                a shard, or there twice.
         """
         unknown = sorted(set(param_group) - set(self.defaults) - BOOKKEEPING)
         if unknown:
@@ -107,9 +113,12 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
                 f"{self.shared} = {settings[self.shared]!r} in one group; allowed: the same in all, {first!r}"
             )
         super().add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
+        parameters = self.param_groups[-1]["params"]
+        for parameter in parameters:
             reason = None
-            if not parameter.is_floating_point():
+            if len(set(parameters)) < len(parameters):
+                reason = "params has a parameter twice; allowed: each once"
+            elif not parameter.is_floating_point():
                 reason = (
                     f"params has a parameter of dtype {parameter.dtype}; allowed: real floating point "
                     "(for a complex parameter hand over torch.view_as_real of it)"
@@ -132,19 +141,8 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         Raises:
             ValueError: it is of another optimizer, or of other groups.
         """
-        name = type(self).__name__
-        entries = [entry for entry in state_dict["state"].values() if isinstance(entry, dict)]
-        foreign = {key for entry in entries for key in entry} - set(self.remembers)
-        foreign |= {key for key in state_dict["state"] if isinstance(key, str) and " " in key}
-        if foreign or len(entries) != len(state_dict["state"]):
-            allowed = ", ".join(self.remembers) or "nothing"
-            raise ValueError(f"state has {', '.join(sorted(foreign))}; allowed for {name}: {allowed}")
+        require_own_state(type(self).__name__, state_dict, set(self.remembers), set(self.defaults))
         for group in state_dict["param_groups"]:
-            missing = sorted(set(self.defaults) - set(group))
-            if missing:
-                raise ValueError(
-                    f"a group of the state lacks {', '.join(missing)}; allowed: a state of {name}"
-                )
             self._require({**group, "lr": group["lr"] or 1.0})  # a schedule may have it at 0
         super().load_state_dict(state_dict)
 
@@ -168,8 +166,8 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
             The loss as it was given; None where none is needed and none was given.
 
         Raises:
-            ValueError: no loss where one is needed, or both; the loss, the norm or a gradient is not allowed (see
-                above).
+            ValueError: no loss where one is needed, or both; the loss, the norm, a gradient or an lr is not allowed
+                (see above).
         """
         if closure is not None:
             if loss is not None:
@@ -179,6 +177,8 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
                     loss = closure()
             else:
                 loss = closure
+        for group in self.param_groups:
+            require_number("lr", group["lr"], low=0)  # a schedule may have it at 0
         self._remember()
         if loss is None and self.needs_loss:
             if all(group["lr"] == 0 for group in self.param_groups):
@@ -218,7 +218,10 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
         """Return the loss with the weight penalty less its lower bound, as a float >= 0, averaged over processes."""
         if isinstance(loss, Tensor) and loss.numel() != 1:
             raise ValueError(f"loss has shape {tuple(loss.shape)}; allowed: one entry")
-        value = loss.item() if isinstance(loss, Tensor) else float(loss)
+        require_real("loss", loss)
+        if isinstance(loss, bool) or not isinstance(loss, SupportsFloat):
+            raise ValueError(f"loss = {loss!r}; allowed: a number or a tensor with one entry")
+        value = float(loss)
         if self.average_loss and _processes() > 1:
             device = self.param_groups[0]["params"][0].device
             shared = torch.tensor(value / _processes(), dtype=torch.float64, device=device)
@@ -309,6 +312,26 @@ def _require_parameters(name: str, params: object) -> None:
             f"params = {f'a {type(params).__name__}' if alone else repr(params)}; allowed: parameters, as from "
             f"model.parameters(); the rule that takes a step size or a cap is learning_dynamics.rules.{name}"
         )
+
+
+def require_own_state(
+    name: str, state_dict: dict[str, Any], remembered: set[str], settings: set[str]
+) -> None:
+    """Check that a state is one of the optimizer `name`, by what it remembers of a parameter and says of a group.
+
+    Raises:
+        ValueError: it is not.
+    """
+    entries = [entry for entry in state_dict["state"].values() if isinstance(entry, dict)]
+    foreign = {key for entry in entries for key in entry} - remembered
+    foreign |= {key for key in state_dict["state"] if isinstance(key, str) and " " in key}
+    if foreign or len(entries) != len(state_dict["state"]):
+        allowed = ", ".join(sorted(remembered)) or "nothing"
+        raise ValueError(f"state has {', '.join(sorted(foreign))}; allowed for {name}: {allowed}")
+    for group in state_dict["param_groups"]:
+        missing = sorted(settings - set(group))
+        if missing:
+            raise ValueError(f"a group of the state lacks {', '.join(missing)}; allowed: a state of {name}")
 
 
 def require_number(
