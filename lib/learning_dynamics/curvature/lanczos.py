@@ -322,7 +322,9 @@ class _Process:
         """Go on in the complement of an invariant space, where copies of eigenvalues may still hide."""
         d = self._basis.shape[1]
         random = torch.Generator().manual_seed(_RESTARTS + self.size)
-        w = self._orthogonal(torch.randn(d, generator=random, dtype=torch.float64, device=random.device).to(self._next))
+        w = self._orthogonal(
+            torch.randn(d, generator=random, dtype=torch.float64, device=random.device).to(self._next)
+        )
         self._next = w / torch.linalg.vector_norm(w)
 
 

@@ -129,7 +129,7 @@ class LinearizedData:
         flat = [found.reshape(-1, found.shape[-1]) for found in outputs]
         self.outputs = torch.cat(flat)
         require_finite("outputs of the model", self.outputs)
-        if not _close(outputs[0][self._middle()], alone, 1e-3):
+        if not _close(outputs[0][self._some()], alone, 1e-3):
             raise ValueError(
                 "model gives other outputs for a part of the batch; allowed: one fixed output for each sample"
             )
@@ -216,24 +216,24 @@ class LinearizedData:
         return self.sample_by_sample(lambda pull, u: pull(u), scores, numbers=len(self.network.theta))
 
     def few(self) -> Inputs:
-        """Return half of the first batch and at most four samples: enough to try an operation."""
-        return _at(self._parts[0], self._middle())
+        """Return some samples of the first batch, at most four: enough to try an operation."""
+        return _at(self._parts[0], self._some())
 
     def rows_of_few(self) -> slice:
         """Return the rows of these samples."""
-        some = self._middle()
+        some = self._some()
         each = prod(self.leading[0][1:])
         return slice(some.start * each, some.stop * each)
 
-    def _middle(self) -> slice:
-        """Return samples of the first batch that neither begin nor end it, where there are four or more.
+    def _some(self) -> slice:
+        """Return samples that do not begin the first batch, and where it has four or more do not end it.
 
-        A model that sums along the batch, or takes it for time, has the right outputs for its first samples alone.
+        A model that sums along the batch, or takes it for time, has the right outputs for the first samples alone.
         """
         n = count(self._parts[0])
-        some = min(4, (n + 1) // 2)
-        start = (n - some + 1) // 2
-        return slice(start, start + some)
+        if n == 1:
+            return slice(0, 1)
+        return slice(1, 1 + min(4, (n - 1) // 2) if n > 3 else n)
 
     def _raw(self, theta: Tensor, part: Inputs) -> Tensor:
         return self.network.outputs(theta, _clone(part) if self._mutates else part)

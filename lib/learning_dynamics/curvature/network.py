@@ -29,7 +29,7 @@ Parameters = Iterable[Tensor | str]
 
 _DTYPES = (torch.float32, torch.float64)
 _RECOMPUTES = (
-    "model recomputes its activations (torch.utils.checkpoint), with weights that are not those of the product"
+    "model recomputes its activations (torch.utils.checkpoint), with other weights than the product's"
 )
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.modules.instancenorm._InstanceNorm)
 
@@ -187,7 +187,7 @@ def _own(module: nn.Module) -> dict[str, Any]:
 
 @contextmanager
 def _as_it_trains() -> Iterator[None]:
-    """Switch torch's fast path of transformers off, which is taken without derivatives and gives padding other outputs."""
+    """Switch the fast path of transformers off, which is taken without derivatives and gives padding other outputs."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

@@ -9,6 +9,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from learning_dynamics import curvature
@@ -324,9 +325,93 @@ def test_parameters_that_are_cut_off_on_purpose_can_be_left_out():
     torch.testing.assert_close(G.dense(), J.dense().T @ A @ J.dense())
 
 
+class TimeFirst(nn.Module):
+    """A recurrent network whose first axis is time, as torch has it: its first outputs do not know the later inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.GRU(2, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x)[0])
+
+
+class Drifting(nn.Module):
+    def __init__(self, buffer: bool) -> None:
+        super().__init__()
+        self.linear, self.buffer, self.calls = nn.Linear(2, 3), buffer, [0]
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.buffer:
+            self.scale.mul_(1.0003)
+        self.calls[0] += 1
+        return self.linear(x) * (self.scale if self.buffer else 1 + 3e-4 * self.calls[0])
+
+
+class Recomputing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(2, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(lambda x: self.body(x).tanh(), x, use_reentrant=False))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (TimeFirst, "other outputs for a part of the batch"),
+        (lambda: Drifting(True), "other outputs when it is called again"),
+        (lambda: Drifting(False), "other outputs when it is called again"),
+        (Recomputing, "recomputes its activations"),
+    ],
+)
+def test_models_whose_outputs_move_or_are_recomputed_are_refused(make, message, dtype):
+    model, x = drawn(make()).to(dtype), X.to(dtype)
+    x = x[:, None] if isinstance(model, TimeFirst) else x
+    y = Y[:, None] if isinstance(model, TimeFirst) else Y
+    for kind in (Hessian, GaussNewton):
+        for batch_size in (None, 2):
+            with pytest.raises(ValueError, match=message):
+                kind(model, Categorical(), x, y, batch_size=batch_size)
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+        self.body, self.head = nn.TransformerEncoder(layer, 1), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        return self.head(self.body(x, src_key_padding_mask=mask))
+
+
+@pytest.mark.parametrize("longest", [3, 4])
+def test_padded_transformers_in_eval_mode(longest):
+    """Torch's fast path, taken without gradients, writes zeros to the padding, or cuts it off."""
+    model = drawn(Encoder().double()).eval()
+    x, y = normal(5, 4, 4), torch.arange(20).reshape(5, 4) % 3
+    mask = torch.arange(4) >= torch.tensor([longest, 2, 3, 1, longest])[:, None]
+    before = torch.backends.mha.get_fastpath_enabled()
+    data = {"x": x, "mask": mask}
+    G = GaussNewton(model, Categorical(), data, y)
+    assert torch.backends.mha.get_fastpath_enabled() is before
+    expected = G.dense()
+    close(GaussNewton(model, Categorical(), data, y, batch_size=2).dense(), expected)
+    close(G.diagonal(), expected.diagonal())
+    with torch.enable_grad():
+        loss = nn.functional.cross_entropy(model.train()(**data).flatten(0, 1), y.flatten())
+    theta = nn.utils.parameters_to_vector(model.parameters()).detach()
+    torch.testing.assert_close(G.loss_at(theta), loss.detach())
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda m: Hessian(nn.Sequential(nn.Unflatten(1, (2, 1)), nn.Linear(1, 3)), nn.CrossEntropyLoss(), X,
+                           torch.full((4, 2, 3), 1 / 3)), "may read the second or the last axis"),
         (lambda m: GaussNewton(m, nn.CrossEntropyLoss(ignore_index=0), X, torch.zeros(4).long()), "all ignore_index"),
         (lambda m: GaussNewton(m, nn.CrossEntropyLoss(weight=torch.ones(2)), X, Y), "weight of the loss has shape"),
         (lambda m: GaussNewton(m, nn.CrossEntropyLoss(weight=torch.zeros(3)), X, Y), "weights of all targets are zero"),

@@ -193,6 +193,13 @@ def test_a_broken_gradient_stays_with_its_state(method: str) -> None:
     assert b.grad[:, 0].isfinite().all() and b.grad[21:, 1].isfinite().all() and b.grad[:21, 1].isnan().all()
 
 
+@pytest.mark.parametrize("method", ["loop", "scan", "fft"])
+@pytest.mark.parametrize("shape", [(0, 5, 2), (3, 5, 0)])
+def test_no_sequence_and_no_state_are_no_numbers(method: str, shape: tuple[int, ...]) -> None:
+    found = linear_recurrence(torch.full(shape[-1:], 0.5), torch.zeros(shape), method=method)
+    assert found.shape == shape
+
+
 def test_fft_with_numbers_that_overflow_in_its_spectrum() -> None:
     lam, b = torch.tensor([0.5]), torch.full((40, 1), 1e38)
     b[::2] *= -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -132,3 +133,33 @@ def test_bad_arguments_are_named(bad: dict[str, object], said: str) -> None:
     }
     with pytest.raises(ValueError, match=said):
         optimizers.AntiPGD(**(good | bad))  # type: ignore[arg-type]
+
+
+def test_copies_draw_the_same_kicks() -> None:
+    weights = START.clone().requires_grad_()
+    optimizer = optimizers.AntiPGD([weights], lr=0.1, sigma=0.1, generator=source())
+    for other, again in (
+        copy.deepcopy(([weights], optimizer)),
+        pickle.loads(pickle.dumps(([weights], optimizer))),
+    ):
+        mine = copy.deepcopy(([weights], optimizer))
+        for (w,), each in ((other, again), mine):
+            for _ in range(3):
+                w.grad = torch.ones_like(w)
+                each.step()
+        assert torch.equal(other[0], mine[0][0])
+
+
+def test_what_would_be_ignored_is_refused() -> None:
+    weights = START.clone().requires_grad_()
+    optimizer = optimizers.AntiPGD([weights], lr=0.1, sigma=0.1, generator=source())
+    with pytest.raises(ValueError, match="parameter group has momentum; allowed: lr, params, sigma"):
+        optimizer.add_param_group({"params": [torch.zeros(2, requires_grad=True)], "momentum": 0.9})
+    with pytest.raises(ValueError, match="closure is a Tensor; allowed: a function"):
+        optimizer.step(torch.tensor(1.0))  # type: ignore[arg-type]
+    state = optimizer.state_dict()
+    state["state"] = {0: {"momentum_buffer": torch.zeros_like(weights)}}
+    with pytest.raises(ValueError, match="state has momentum_buffer; allowed for AntiPGD: kick"):
+        optimizer.load_state_dict(state)
+    with pytest.raises(ValueError, match="a group of the state lacks sigma"):
+        optimizer.load_state_dict(torch.optim.SGD([weights], 0.1).state_dict())

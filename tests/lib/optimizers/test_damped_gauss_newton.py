@@ -189,3 +189,47 @@ def test_bad_calls_are_named_and_move_nothing():
         parameter.requires_grad_(False)
     with pytest.raises(ValueError, match="model has no parameter"):
         DampedGaussNewton(model)
+
+
+def test_parameters_frozen_or_thawed_later():
+    """What is frozen stays, and what was frozen when the optimizer was made is not its own."""
+    model, x, y = small(3)
+    model[0].weight.requires_grad_(False)
+    optimizer = DampedGaussNewton(model)
+    model[0].weight.requires_grad_(True)
+    model[0].bias.requires_grad_(False)
+    twin = copy.deepcopy(model)
+    twin[0].weight.requires_grad_(False)
+    expected = DampedGaussNewton(twin)
+    for _ in range(3):
+        optimizer.step(inputs=x, targets=y)
+        expected.step(inputs=x, targets=y)
+    assert torch.equal(flat(model), flat(twin))
+
+
+def test_weights_stay_where_they_are_and_as_they_lie():
+    model = nn.Sequential(nn.Conv2d(2, 3, 2), nn.Tanh(), nn.Flatten(), nn.Linear(12, 3)).double()
+    x = torch.randn(5, 2, 3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.tensor([0, 1, 2, 1, 0])
+    last = copy.deepcopy(model).to(memory_format=torch.channels_last)
+    places = [p.data_ptr() for p in last.parameters()]
+    for each in (model, last):
+        DampedGaussNewton(each).step(inputs=x, targets=y)
+    assert [p.data_ptr() for p in last.parameters()] == places
+    for one, other in zip(model.parameters(), last.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_a_copy_moves_its_own_model_and_other_states_are_refused():
+    model, x, y = small(4)
+    optimizer, before = DampedGaussNewton(model), flat(model)
+    optimizer.step(inputs=x, targets=y)
+    after = flat(model)
+    other, again = copy.deepcopy((model, optimizer))
+    again.step(inputs=x, targets=y)
+    assert torch.equal(flat(model), after) and not torch.equal(flat(other), after)
+    assert not torch.equal(before, after)
+    with pytest.raises(ValueError, match="a group of the state lacks .*damping"):
+        optimizer.load_state_dict(torch.optim.SGD(model.parameters(), 0.1).state_dict())
+    with pytest.raises(ValueError, match="a second parameter group"):
+        optimizer.add_param_group({"params": [torch.zeros(2, requires_grad=True)]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import pickle
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -385,7 +386,68 @@ def test_a_copy_goes_its_own_way(name: str) -> None:
     assert vector(pair[0]).equal(vector(model))
 
 
+@with_a_loss
+def test_copies_average_over_processes_only_where_the_original_does(name: str) -> None:
+    alone = MAKE[name](network()[0].parameters(), average_loss=False)
+    assert not copy.deepcopy(alone).average_loss
+    assert not pickle.loads(pickle.dumps(alone)).average_loss
+    alone.load_state_dict(MAKE[name](network()[0].parameters()).state_dict())
+    assert not alone.average_loss
+
+
+def test_momentum_goes_on_from_the_last_step_after_steps_without_it() -> None:
+    model, x, y = network()
+    optimizer = optimizers.NGN(model.parameters(), 0.5, 0.8)
+    train(model, optimizer, x, y, 3)
+    optimizer.param_groups[0]["momentum"] = 0.0
+    before = vector(model)
+    train(model, optimizer, x, y, 1)
+    last = vector(model) - before
+    optimizer.param_groups[0]["momentum"] = 0.8
+    optimizer.zero_grad()
+    loss = loss_of(model, x, y)
+    loss.backward()
+    g = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+    before = vector(model)
+    optimizer.step(loss)
+    eta = 0.5 / (1 + 0.5 / (2 * loss.item()) * float(g @ g))
+    torch.testing.assert_close(vector(model) - before, 0.8 * last - 0.2 * eta * g, rtol=1e-10, atol=1e-13)
+
+
+@any_optimizer
+def test_a_parameter_comes_once(name: str) -> None:
+    p = nn.Parameter(torch.ones(2))
+    with (
+        pytest.warns(UserWarning, match="duplicate"),
+        pytest.raises(ValueError, match="params has a parameter twice"),
+    ):
+        MAKE[name]([p, p])
+
+
 # --- the call ---
+
+
+@any_optimizer
+@pytest.mark.parametrize("lr", [-1.0, math.nan, math.inf, torch.tensor(0.1)])
+def test_an_lr_that_a_schedule_spoilt_moves_nothing(name: str, lr: float) -> None:
+    model, x, y = network()
+    optimizer = MAKE[name](model.parameters())
+    before = vector(model)
+    optimizer.param_groups[0]["lr"] = lr
+    with pytest.raises(ValueError, match="lr = .*; allowed: a finite number, >= 0"):
+        train(model, optimizer, x, y, 1)
+    assert vector(model).equal(before)
+
+
+@with_a_loss
+@pytest.mark.parametrize("loss", ["0.5", True, 1j, torch.tensor(1j), torch.tensor(True), torch.ones(2)])
+def test_a_loss_that_is_no_number_is_refused(name: str, loss: object) -> None:
+    model, x, y = network()
+    loss_of(model, x, y).backward()
+    before = vector(model)
+    with pytest.raises(ValueError, match="loss .*; allowed: "):
+        MAKE[name](model.parameters()).step(loss=loss)
+    assert vector(model).equal(before)
 
 
 @with_a_loss

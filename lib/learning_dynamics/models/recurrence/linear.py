@@ -221,6 +221,8 @@ def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
         raise ValueError(
             f"eigenvalues reach |lambda| = {float(radius.max()):.6g}; allowed: below 1 (or another method than fft)"
         )
+    if not b.numel():
+        return b.clone()
     length = b.shape[-2]
     kernel = powers_of(_in_double(lam), length).to(lam.dtype)
     turned = b.flip(-2) if backwards else b

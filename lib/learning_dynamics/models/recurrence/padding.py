@@ -30,9 +30,7 @@ class Padding:
 
     def cleared(self, sequence: Tensor) -> Tensor:
         """Return a gathered `sequence (*batch, T, width)` with zeros behind the positions that count."""
-        return torch.where(
-            self.valid[..., None], sequence, torch.zeros((), dtype=sequence.dtype).to(sequence)
-        )
+        return torch.where(self.valid[..., None], sequence, sequence.new_zeros(()))
 
     def scattered(self, sequence: Tensor) -> Tensor:
         """Return a gathered `sequence (*batch, T, width)` in its first order, zeros where a position does not count."""
@@ -65,12 +63,12 @@ def padding(sequence: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Pa
     if lengths is not None:
         if not isinstance(lengths, Tensor) or lengths.shape != batch or not _whole(lengths):
             raise ValueError(f"lengths = {_words(lengths)}; allowed: whole numbers of shape {tuple(batch)}")
-        lengths = lengths.to(sequence.device)
+        lengths = lengths.to(sequence.device).long()
         if bool(((lengths < 1) | (lengths > total)).any()):
             raise ValueError(
                 f"lengths from {int(lengths.min())} to {int(lengths.max())}; allowed: from 1 to T = {total}"
             )
-        return Padding(lengths.long(), torch.arange(total, device=sequence.device) < lengths[..., None], None)
+        return Padding(lengths, torch.arange(total, device=sequence.device) < lengths[..., None], None)
     if not isinstance(mask, Tensor) or mask.shape != (*batch, total) or mask.dtype != torch.bool:
         raise ValueError(f"mask = {_words(mask)}; allowed: booleans of shape {(*batch, total)}")
     mask = mask.to(sequence.device)
