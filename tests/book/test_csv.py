@@ -53,10 +53,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         SUMMARY,
         ("Adam", "SGD", "empirical_Fisher", "heavy_ball", "natural_gradient"),
     ),
-    ("curvature/fisher_and_ggn", "fig-fisher-distances"): (
-        STATISTIC,
-        ("hessian", "one_sampled_label", "softmax_in_network", "step"),
-    ),
     ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-flow"): (
         SUMMARY,
         ("alpha", "half_scale", "worst_distance"),
