@@ -8,12 +8,14 @@ All parts are run even if one fails; the exit status is 0 only if all passed.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chapter import ROOT, own_library, settings
@@ -21,6 +23,7 @@ from learning_dynamics.ledger.read import chapters, notebook_path
 
 PYTHON = sys.executable
 SMOKE_SEEDS = (0, 7)
+WORKERS = 2  # processes at a time, each with one thread for linear algebra
 
 
 def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> bool:
@@ -43,7 +46,9 @@ def style() -> bool:
 
 
 def unit() -> bool:
-    return pytest("tests/lib", "-n", "2", "--dist", "loadfile", "--cov", "--cov-report", "term:skip-covered")
+    return pytest(
+        "tests/lib", "-n", str(WORKERS), "--dist", "loadfile", "--cov", "--cov-report", "term:skip-covered"
+    )
 
 
 def pairs() -> bool:
@@ -58,7 +63,17 @@ def notebooks() -> bool:
         passed = call(
             *(PYTHON, "-m", "pytest", "--nbval", "--nbval-current-env"),
             *("--nbval-sanitize-with", "tests/nbval/sanitize.cfg"),
-            *("-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider", "--timeout", "1200", *paths),
+            *(
+                "-n",
+                str(WORKERS),
+                "--dist",
+                "loadfile",
+                "-p",
+                "no:cacheprovider",
+                "--timeout",
+                "1200",
+                *paths,
+            ),
             LEARNING_DYNAMICS_RECORDS=records,
         )
         return call(PYTHON, "tools/compare.py", records) & passed
@@ -66,25 +81,25 @@ def notebooks() -> bool:
 
 def smoke() -> bool:
     """Run every chapter as a plain script at `smoke`, from another folder, with the default seed and with another."""
-    passed = True
     with tempfile.TemporaryDirectory() as folder:
-        for name in chapters(ROOT):
-            script = ROOT / "chapters" / f"{name}.py"
-            for seed in SMOKE_SEEDS:
-                out = Path(folder) / f"{name.replace('/', '-')}-{seed}"
-                command = (PYTHON, "-m", "learning_dynamics", script, "--scale", "smoke", "--out", out)
-                passed &= call(*command, "--seed", str(seed), cwd=Path(folder))
-    return passed
+
+        def run(job: tuple[str, int]) -> bool:
+            name, seed = job
+            script, out = ROOT / "chapters" / f"{name}.py", Path(folder) / f"{name.replace('/', '-')}-{seed}"
+            command = (PYTHON, "-m", "learning_dynamics", script, "--scale", "smoke", "--out", out)
+            return call(*command, "--seed", str(seed), cwd=Path(folder))
+
+        with ThreadPoolExecutor(WORKERS) as workers:
+            return all(list(workers.map(run, itertools.product(chapters(ROOT), SMOKE_SEEDS))))
 
 
 def render() -> bool:
-    """Render the book with every warning an error."""
-    program = Path(PYTHON).with_name("jupyter-book")
-    return call(program, "build", ".", "-W", "--keep-going", "-n", "--path-output", "book")
+    """Render the book with every warning an error; the tests of pages then look at this render."""
+    return pytest("tests/book/test_pages.py", "-k", "test_render_has_no_warning")
 
 
 def pages() -> bool:
-    return pytest("tests/book", "-m", "pages", "-rs")
+    return pytest("tests/book", "-m", "pages", "-rs", "-n", str(WORKERS), "--dist", "loadgroup")
 
 
 def faults() -> bool:

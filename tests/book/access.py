@@ -10,34 +10,35 @@ import shutil
 import subprocess
 from typing import Any
 
+from browsing import alone
 from conftest import ROOT
 
 FOLDER = ROOT / "tests/book/axe"
 SCRIPT = FOLDER / "node_modules/axe-core/axe.min.js"
 LEVELS = ["wcag2a", "wcag2aa"]
 
-# While axe looks, formulas become plain boxes of the same size, code and signatures but the first become plain text,
-# and long tables lose their tail: else it would spend a quarter of an hour on thousands of like pieces. The contrast of
-# every piece is measured by `test_page_is_legible`; a test of its own sees that no formula is a stop of the tab key.
-LOOK = """async (rules) => {
-  const kept = [];
-  const swap = (node, ...inside) => { kept.push([node, [...node.childNodes]]); node.replaceChildren(...inside); };
+# Before axe looks, formulas become plain boxes of the same size, code and signatures but the first become plain text,
+# and long tables lose their tail: else it would spend a quarter of an hour on thousands of like pieces. They stay so.
+# The contrast of every piece is measured by `test_page_is_legible`; a test of its own sees that no formula is a stop of
+# the tab key.
+SIMPLIFY = """() => {
+  if ("ldSimple" in document.documentElement.dataset) return;
+  document.documentElement.dataset.ldSimple = "";
   const boxes = [...document.querySelectorAll("mjx-container")].map((node) => [node, node.getBoundingClientRect()]);
-  const looks = boxes.map(([node]) => [node, node.style.cssText]);
   for (const [node, { width, height }] of boxes) {
     node.style.cssText += `; display: inline-block; width: ${width}px; height: ${height}px; overflow: hidden`;
-    swap(node, "x");
+    node.replaceChildren("x");
   }
   const size = (node) => node.childNodes.length;
   const code = [...document.querySelectorAll(".highlight pre")].sort((a, b) => size(a) - size(b));
-  for (const node of code.slice(1)) swap(node, node.textContent);
-  for (const node of [...document.querySelectorAll(".sig")].slice(5)) swap(node, node.textContent);
+  for (const node of code.slice(1)) node.replaceChildren(node.textContent);
+  for (const node of [...document.querySelectorAll(".sig")].slice(5)) node.replaceChildren(node.textContent);
   for (const body of document.querySelectorAll("tbody")) {
-    if (body.rows.length > 20) swap(body, ...[...body.rows].slice(0, 20));
+    if (body.rows.length > 20) body.replaceChildren(...[...body.rows].slice(0, 20));
   }
+}"""
+LOOK = """async (rules) => {
   const { violations } = await axe.run(document, { runOnly: rules, resultTypes: ["violations"], preload: false });
-  for (const [node, inside] of kept.reverse()) node.replaceChildren(...inside);
-  for (const [node, look] of looks) node.style.cssText = look;
   return violations.flatMap(({ id, nodes }) => nodes.map(({ target, html }) => (
     { id, target: target.flat().join(" "), html: html.slice(0, 200) })));
 }"""
@@ -46,19 +47,21 @@ LOOK = """async (rules) => {
 @functools.cache
 def missing() -> str:
     """Fetch axe-core if it is not there; return why it cannot be had, or nothing."""
-    if SCRIPT.is_file():
-        return ""
-    npm = shutil.which("npm")
-    if npm is None:
-        return "no axe-core: npm is not installed"
-    command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=120)
+    with alone("axe"):
+        if SCRIPT.is_file():
+            return ""
+        npm = shutil.which("npm")
+        if npm is None:
+            return "no axe-core: npm is not installed"
+        command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=120)
     return "" if SCRIPT.is_file() else f"no axe-core: `npm ci` in tests/book/axe says {done.stderr[-300:]}"
 
 
 def faults(page: Any) -> list[dict[str, str]]:
-    """Return what axe finds on an open page of Playwright's."""
+    """Return what axe finds on an open page of Playwright's, and leave the page simplified."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(SCRIPT.read_text(encoding="utf-8"))
+    page.evaluate(SIMPLIFY)
     found: list[dict[str, str]] = page.evaluate(LOOK, LEVELS)
     return found

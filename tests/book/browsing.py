@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import http.server
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import yaml
@@ -70,8 +71,30 @@ def sources() -> str:
     return digest.hexdigest()
 
 
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Wait until no other worker of pytest is in here under this name."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / f"{name}.lock", "w", encoding="utf-8") as stream:
+        _lock(stream)
+        yield
+
+
+def _lock(stream: IO[str]) -> None:
+    try:
+        import fcntl
+    except ImportError:  # on Windows the tests run in one process
+        return
+    fcntl.flock(stream, fcntl.LOCK_EX)
+
+
 def render_book() -> list[str]:
     """Render the book, warnings as errors, and return them; the last clean render is kept if nothing has changed."""
+    with alone("render"):
+        return _render_book()
+
+
+def _render_book() -> list[str]:
     now = sources()
     if STAMP.is_file() and json.loads(STAMP.read_text(encoding="utf-8"))["sources"] == now:
         return []
@@ -103,6 +126,20 @@ class Bench:
     browser: Any
     address: str
     complaints: list[str] = field(default_factory=list)
+    _visitors: Any = None
+
+    @property
+    def visitors(self) -> Any:
+        """One context for pages that are only looked at: scripts and fonts come once and stay."""
+        if self._visitors is None:
+            self._visitors = self.browser.new_context(
+                viewport={"width": 1280, "height": 900}, color_scheme="light", reduced_motion="reduce"
+            )
+        return self._visitors
+
+    def look(self, name: str, *, query: str = "", before: str = "") -> Any:
+        """Open a page beside others that are only looked at; it keeps nothing. Close it in the end."""
+        return self._go(self.visitors.new_page(), name, query=query, before=before)
 
     def open(
         self,
@@ -114,14 +151,16 @@ class Bench:
         query: str = "",
         before: str = "",
     ) -> Any:
-        """Open a page and wait until its formulas are set."""
+        """Open a page in a context of its own, as a reader's first visit, and wait until its formulas are set."""
         context = self.browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme=theme,
             java_script_enabled=script,
             reduced_motion="reduce",
         )
-        page = context.new_page()
+        return self._go(context.new_page(), name, script=script, query=query, before=before)
+
+    def _go(self, page: Any, name: str, *, script: bool = True, query: str = "", before: str = "") -> Any:
         page.set_default_timeout(20_000)
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -155,12 +194,27 @@ class Bench:
             self.complaints.append(f"another host: {request.url}")
 
 
+# The page answers a change of its size 50 ms later. Colours that fade in would be measured half way.
+SETTLE = """async () => {
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  await frame();
+  await frame();
+  await new Promise((done) => setTimeout(done, 80));
+  await frame();
+}"""
+STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"
+
+
 def everything_unfolded(page: Any, theme: str, width: int = 1280) -> None:
+    """Bring a page to a width and a theme, with every fold open, and wait until it has come to rest."""
+    if not page.evaluate("() => 'ldStill' in document.documentElement.dataset"):
+        page.add_style_tag(content=STILL)
+        page.evaluate("() => { document.documentElement.dataset.ldStill = ''; }")
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 900})
     page.evaluate("() => document.querySelectorAll('main details').forEach((node) => { node.open = true; })")
     page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
-    page.wait_for_timeout(350)  # colours of links and boxes fade in
+    page.evaluate(SETTLE)
 
 
 def serve(folder: Path) -> http.server.ThreadingHTTPServer:

@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from browsing import Bench
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers each page is visited by one of them, and what else looks at pages stays together by file."""
+    for item in items:
+        if item.get_closest_marker("pages"):
+            asked = (
+                item.callspec.params
+                if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+                else {}
+            )
+            item.add_marker(pytest.mark.xdist_group(str(asked.get("visit", item.path.stem))))
+
+
 @pytest.fixture(scope="session")
 def render() -> list[str]:
     """What the render complained of; the last clean render is kept if nothing has changed."""
@@ -59,9 +71,11 @@ def site(html: Path, chromium: Any) -> Iterator[Bench]:
 def bench(site: Bench) -> Iterator[Bench]:
     """A bench for one test; afterwards no page may have complained."""
     site.complaints.clear()
-    before = list(site.browser.contexts)
+    kept = [*site.browser.contexts, site.visitors]
     yield site
+    for page in site.visitors.pages:
+        page.close()
     for context in site.browser.contexts:
-        if context not in before:
+        if context not in kept:
             context.close()
     assert site.complaints == []

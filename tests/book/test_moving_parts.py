@@ -1,7 +1,7 @@
 """The moving parts, in real Chromium: what they display is compared with the library and with scipy.
 
-Each widget is loaded from a bare page on a local server, so that the rendered book is not needed; the last test
-looks at the rendered pages when they exist. Settings are reached by keyboard, by slider and by drag.
+Each widget is loaded from a bare page on a local server, so that the rendered book is not needed.
+Settings are reached by keyboard, by slider and by drag.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ playwright = pytest.importorskip("playwright.sync_api", reason="Python's playwri
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDGETS = ROOT / "book/_static/widgets"
-BUILT = ROOT / "book/_build/html"
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>moving part</title>
@@ -1503,32 +1502,10 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@needs_chromium
 @pytest.mark.pages
-def test_rendered_pages_carry_living_widgets(browser: playwright.Browser) -> None:
-    if not BUILT.is_dir():
-        pytest.skip("the book is not rendered: `make html`")
-    server = serve(BUILT)
-    bench = Bench(browser, BUILT, f"http://127.0.0.1:{server.server_port}")
-    found = set()
-    try:
-        for path in sorted(BUILT.rglob("*.html")):
-            names = re.findall(r'<div[^>]*data-widget="([a-z-]+)"', path.read_text(encoding="utf-8"))
-            if not names:
-                continue
-            page = bench.page(path.relative_to(BUILT).as_posix(), width=390)
-            for name in names:
-                page.wait_for_selector(f'[data-widget="{name}"][data-ready="true"]')
-                box = page.locator(f'[data-widget="{name}"]').first.bounding_box()
-                assert box["x"] >= 0 and box["x"] + box["width"] <= 390, path
-                readouts = page.locator(f'[data-widget="{name}"] [data-quantity]').all_inner_texts()
-                assert readouts and all(text.strip() for text in readouts), (name, readouts)
-                found.add(name)
-    finally:
-        for context in browser.contexts:
-            context.close()
-        server.shutdown()
-        server.server_close()
-    ours = [complaint for complaint in bench.complaints if "/widgets/" in complaint]
-    assert ours == [], "the rest of the page is the business of the page tests"
-    assert found, "no rendered page carries a moving part"
+def test_every_moving_part_has_its_page(html: Path) -> None:
+    """That it lives there is asked at each page's visit, in `test_pages.py`."""
+    pages = [path.read_text(encoding="utf-8") for path in html.rglob("*.html")]
+    assert {name for text in pages for name in re.findall(r'<div[^>]*data-widget="([a-z-]+)"', text)} == set(
+        NAMES
+    )

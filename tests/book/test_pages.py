@@ -7,7 +7,6 @@ import io
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import access
 import pytest
-from browsing import CHAPTERS, CONFIG, PAGES, Bench, everything_unfolded, needs_chromium
+from browsing import CHAPTERS, CONFIG, PAGES, Bench, needs_chromium
 from conftest import ROOT
 from PIL import Image
+from visits import TYPESET_SECONDS, Visit
 
 sys.path.insert(0, str(ROOT / "book/_ext"))
 
@@ -32,10 +32,7 @@ pytestmark = pytest.mark.pages
 MOST_CARDS = 8
 MOST_PAGE_BYTES = 1_500_000
 MOST_SITE_BYTES = 40_000_000
-TYPESET_SECONDS = 2.0
 SMALLEST_WORDS = 7.0  # pixels of the page, on the axes of a figure
-CONTRAST = 4.5
-CONTRAST_LARGE = 3.0
 
 ROOMS = surface.rooms(ROOT)
 
@@ -275,86 +272,64 @@ def test_reference_leads_to_the_chapters_that_use_a_name(html: Path) -> None:
 
 
 @pytest.fixture(scope="module", params=[*PAGES, "search", "genindex"])
-def visit(request: pytest.FixtureRequest, site: Bench) -> Iterator[tuple[Any, list[str]]]:
-    """One page, opened once for all that is asked of it, and what it complained of."""
-    site.complaints.clear()
-    page = site.open(request.param)
-    yield page, site.complaints
-    page.context.close()
-
-
-FORMULAS = """() => {
-  const main = document.querySelector("main");
-  const untouched = [...main.querySelectorAll(".math")].filter(
-    (node) => node.textContent.trim() && !node.querySelector("mjx-container"));
-  const failed = [...main.querySelectorAll("mjx-merror, [data-mjx-error], .MathJax_Error")];
-  const copy = main.cloneNode(true);
-  copy.querySelectorAll("pre, code, script, style, mjx-container").forEach((node) => node.remove());
-  const raw = copy.textContent.match(/\\\\\\(|\\\\\\[|\\\\begin\\{|\\$[^$\\n]{1,80}\\$/g) || [];
-  return { untouched: untouched.map((n) => n.textContent), failed: failed.map((n) => n.textContent), raw };
-}"""
+def visit(request: pytest.FixtureRequest, site: Bench) -> Visit:
+    """What one visit to a page found: it is opened once for all that is asked of it."""
+    return Visit(site, request.param)
 
 
 @needs_chromium
-def test_page_opens_without_complaint_and_is_typeset(visit: tuple[Any, list[str]]) -> None:
-    page, complaints = visit
-    assert page.title()
-    assert page.evaluate(FORMULAS) == {"untouched": [], "failed": [], "raw": []}
-    assert complaints == []
+def test_page_opens_without_complaint_and_is_typeset(visit: Visit) -> None:
+    assert visit.title
+    assert visit.formulas == {"untouched": [], "failed": [], "raw": []}
+    assert visit.complaints == []
 
 
-WIDE = """() => {
-  const beyond = (node, edge) => node.getBoundingClientRect().right > edge + 1;
-  const faults = [];
-  for (const node of document.querySelectorAll("article *")) {
-    if (node.closest("svg, .sr-only, mjx-assistive-mml")) continue;
-    if (node.closest("mjx-container") && node.tagName !== "MJX-CONTAINER") continue;
-    if (!node.getClientRects().length) continue;
-    for (let up = node.parentElement; ; up = up.parentElement) {
-      const overflow = getComputedStyle(up).overflowX;
-      const cuts = ["hidden", "clip"].includes(overflow) && node.tagName === "MJX-CONTAINER";
-      if (cuts && beyond(node, up.getBoundingClientRect().right)) faults.push(`cut: ${node.parentElement.textContent}`);
-      if (overflow !== "visible") break;
-      if (up.tagName === "ARTICLE") {
-        if (beyond(node, innerWidth)) faults.push(`wide: ${node.outerHTML.slice(0, 120)}`);
-        break;
-      }
-    }
-  }
-  for (const node of document.querySelectorAll("article div.math > mjx-container")) {
-    const start = node.parentElement.getBoundingClientRect().left - 1;
-    const hidden = node.getClientRects().length && node.getBoundingClientRect().left < start;
-    if (hidden) faults.push(`begins out of sight: ${node.parentElement.textContent}`);
-  }
-  return { width: document.documentElement.scrollWidth, faults };
-}"""
+@needs_chromium
+def test_page_is_typeset_in_time(visit: Visit) -> None:
+    """From the moment MathJax has arrived to the last formula; the best of three, since the machine is shared."""
+    assert min(visit.typeset_seconds) < TYPESET_SECONDS
 
 
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
-def test_page_fits_its_window_and_no_formula_is_cut(width: int, visit: tuple[Any, list[str]]) -> None:
-    page, complaints = visit
-    everything_unfolded(page, "light", width=width)
-    assert page.evaluate(WIDE) == {"width": width, "faults": []}
-    assert complaints == []
+def test_page_fits_its_window_and_no_formula_is_cut(width: int, visit: Visit) -> None:
+    assert visit.fits[width] == {"width": width, "faults": []}
+    assert visit.complaints == []
 
 
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 390])
-def test_words_on_axes_are_legible_on_a_phone(width: int, visit: tuple[Any, list[str]]) -> None:
+def test_words_on_axes_are_legible_on_a_phone(width: int, visit: Visit) -> None:
     """Figures that would shrink too far scroll sideways."""
-    page, complaints = visit
-    everything_unfolded(page, "light", width=width)
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('article .cell_output img')].every((i) => i.complete)"
-    )
-    shares = page.evaluate(
-        "() => [...document.querySelectorAll('article .cell_output img')].filter((i) => i.naturalWidth)"
-        ".map((i) => i.clientWidth / i.naturalWidth)"
-    )
     size = figures.STYLE["xtick.labelsize"] / 72 * figures.STYLE["savefig.dpi"]
-    assert [round(share * size, 2) for share in shares if share * size < SMALLEST_WORDS] == []
-    assert complaints == []
+    sizes = [round(share * size, 2) for share in visit.shares[width]]
+    assert [size for size in sizes if size < SMALLEST_WORDS] == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (390, "dark")])
+def test_page_is_legible(width: int, theme: str, visit: Visit) -> None:
+    assert visit.pale[width, theme] == []
+
+
+@needs_chromium
+@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1280, "light")])
+def test_axe_finds_nothing(width: int, theme: str, visit: Visit) -> None:
+    """Every rule of WCAG 2 A and AA, everything unfolded; `test_page_is_legible` has both themes for every text."""
+    if reason := access.missing():
+        pytest.skip(reason)
+    assert visit.axe[width, theme] == []
+    assert visit.complaints == []
+
+
+@needs_chromium
+def test_moving_parts_live_on_a_phone(visit: Visit, html: Path) -> None:
+    text = (html / f"{visit.name}.html").read_text(encoding="utf-8")
+    names = re.findall(r'<div[^>]*data-widget="([a-z-]+)"', text)
+    assert [part["name"] for part in visit.parts] == names
+    for part in visit.parts:
+        assert part["ready"] and part["left"] >= 0 and part["right"] <= 390, part
+        assert part["readouts"] and all(words.strip() for words in part["readouts"]), part
 
 
 @needs_chromium
@@ -412,78 +387,6 @@ def test_without_script_code_is_legible_on_a_dark_system(bench: Bench) -> None:
     assert grey[len(grey) // 2] > 200 and grey[len(grey) // 200] < 90  # dark words on light ground
 
 
-LEGIBLE = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  canvas.canvas.width = canvas.canvas.height = 1;
-  const cache = new Map();
-  const rgba = (colour) => {
-    if (!cache.has(colour)) {
-      canvas.clearRect(0, 0, 1, 1);
-      canvas.fillStyle = colour;
-      canvas.fillRect(0, 0, 1, 1);
-      const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-      cache.set(colour, [r, g, b, a / 255]);
-    }
-    return cache.get(colour);
-  };
-  const over = (top, ground) => [0, 1, 2].map((i) => top[i] * top[3] + ground[i] * (1 - top[3]));
-  const light = (colour) => {
-    const [r, g, b] = colour.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (node) => {
-    const layers = [];
-    for (let up = node; up; up = up.parentElement) {
-      const colour = rgba(getComputedStyle(up).backgroundColor);
-      if (colour[3] > 0) layers.push(colour);
-      if (colour[3] === 1) break;
-    }
-    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]);
-  };
-  const walker = document.createTreeWalker(document.querySelector(".bd-container, body"), NodeFilter.SHOW_TEXT);
-  const faults = new Map();
-  for (let text = walker.nextNode(); text; text = walker.nextNode()) {
-    const node = text.parentElement;
-    if (!text.data.trim() || node.closest("script, style, svg, option, mjx-assistive-mml, noscript")) continue;
-    if (!node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
-    const style = getComputedStyle(node);
-    const below = ground(node);
-    const [a, b] = [light(over(rgba(style.color), below)), light(below)].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    const size = parseFloat(style.fontSize);
-    const large = size >= 24 || (size >= 18.66 && parseInt(style.fontWeight) >= 700);
-    if (ratio < (large ? LARGE : SMALL)) {
-      const key = `${style.color} on ${below.map(Math.round)}`;
-      const words = text.data.trim().slice(0, 40);
-      if (!faults.has(key)) faults.set(key, `${key}: ${ratio.toFixed(2)} "${words}" ${node.className}`);
-    }
-  }
-  return [...faults.values()];
-}""".replace("LARGE", str(CONTRAST_LARGE)).replace("SMALL", str(CONTRAST))
-
-
-@needs_chromium
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_page_is_legible(theme: str, visit: tuple[Any, list[str]]) -> None:
-    page, complaints = visit
-    everything_unfolded(page, theme)
-    assert page.get_attribute("html", "data-theme") == theme
-    assert page.evaluate(LEGIBLE) == []
-    assert complaints == []
-
-
-@needs_chromium
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
-def test_axe_finds_nothing(width: int, theme: str, visit: tuple[Any, list[str]]) -> None:
-    """Every rule of WCAG 2 A and AA, everything unfolded; `test_page_is_legible` has both themes for every text."""
-    if reason := access.missing():
-        pytest.skip(reason)
-    page, complaints = visit
-    everything_unfolded(page, theme, width=width)
-    assert access.faults(page) == []
-    assert complaints == []
-
-
 @needs_chromium
 def test_axe_notices_planted_faults(bench: Bench) -> None:
     """The control: a picture without words, a field without a name, a colour too pale, each of its own level."""
@@ -510,35 +413,6 @@ def test_theme_can_be_chosen_and_is_kept(bench: Bench) -> None:
     assert page.evaluate(ground) != light
     page.goto(f"{bench.address}/{PAGES[1]}.html")
     assert page.get_attribute("html", "data-theme") == "dark"
-
-
-@needs_chromium
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_chapter_is_typeset_in_time(chapter: str, bench: Bench) -> None:
-    """From the moment MathJax has arrived to the last formula; the best of three, since the machine is shared."""
-    seconds = []
-    for _ in range(3):
-        page = bench.open(
-            f"chapters/{chapter}",
-            before="""
-            let jax; Object.defineProperty(window, "MathJax", { configurable: true, get: () => jax, set: (value) => {
-              jax = value;
-              const wait = setInterval(() => {
-                if (!jax.startup?.promise) return;
-                clearInterval(wait);
-                const start = performance.now();
-                jax.startup.promise.then(() => { window.typesetSeconds = (performance.now() - start) / 1000; });
-              }, 1);
-            } });
-            """,
-        )
-        if page.locator(".math").count() == 0:
-            return
-        page.wait_for_function("() => window.typesetSeconds !== undefined")
-        seconds.append(page.evaluate("() => window.typesetSeconds"))
-        if seconds[-1] < TYPESET_SECONDS:
-            return
-    assert min(seconds) < TYPESET_SECONDS
 
 
 @needs_chromium

@@ -58,7 +58,7 @@ FIRST = {
 
 
 def results(bench: Bench, query: str) -> Any:
-    page = bench.open("search", query=f"?q={quote_plus(query)}")
+    page = bench.look("search", query=f"?q={quote_plus(query)}")
     page.wait_for_selector("#search-results ul.search[data-ready]", state="attached")
     return page
 
