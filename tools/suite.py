@@ -99,7 +99,7 @@ def render() -> bool:
 
 
 def pages() -> bool:
-    return pytest("tests/book", "-m", "pages", "-rs", "-n", str(WORKERS), "--dist", "loadgroup")
+    return pytest("tests/book", "-m", "pages", "-rs", "-n", str(WORKERS), "--dist", "loadscope")
 
 
 def faults() -> bool:

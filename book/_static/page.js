@@ -1,4 +1,4 @@
-// Habits of every page: a line whose formula is wider than the line scrolls, and the keyboard reaches what scrolls; folds of
+// Habits of every page: a line of code too long for the page goes on below, further in; a line whose formula is wider than the line scrolls, and the keyboard reaches what scrolls; folds of
 // the left column have names; a wide figure keeps its words legible on a phone; a theorem has a link to itself and a citation
 // to copy; on paper everything is open and light.
 (() => {
@@ -37,6 +37,12 @@
       }
     }
   };
+  // A line of code is a block of its own, so that what does not fit goes on below it, further in than it begins (book.css).
+  const lines = (code) => {
+    const indent = (line) => line.replace(/<[^>]*>/g, "").search(/[^ ]|$/);
+    code.innerHTML = code.innerHTML.replace(/\n$/, "").split("\n")
+      .map((line) => `<span class="ld-line" style="--ld-indent: ${indent(line)}">${line}\n</span>`).join("");
+  };
   // Words on axes are 9.5 points at 130 dots an inch: at this share of a figure's size they have 7 pixels of the page.
   const LEAST = 0.41;
   const frame = (image) => {
@@ -70,6 +76,7 @@
       const title = fold.closest("li")?.querySelector("a")?.textContent.trim();
       fold.setAttribute("aria-label", `Chapters of ${title}`);
     }
+    for (const code of document.querySelectorAll("article .highlight pre")) if (!code.closest(".cell_output")) lines(code);
     for (const box of document.querySelectorAll("article div.proof[id]")) citable(box);
     for (const image of document.querySelectorAll("article .cell_output img[src$='.png']")) {
       if (image.complete) frame(image);

@@ -14,16 +14,24 @@ if TYPE_CHECKING:
     from browsing import Bench
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers each page is visited by one of them, and what else looks at pages stays together by file."""
-    for item in items:
-        if item.get_closest_marker("pages"):
-            asked = (
-                item.callspec.params
-                if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-                else {}
-            )
-            item.add_marker(pytest.mark.xdist_group(str(asked.get("visit", item.path.stem))))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several workers and `--dist loadscope` one of them visits a page; what else a file asks stays together."""
+    from browsing import PAGES
+    from xdist.scheduler import LoadScopeScheduling
+
+    if config.getoption("dist") != "loadscope":
+        return None
+    visited = sorted([*PAGES, "search", "genindex"], key=len, reverse=True)
+
+    class ByPage(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            asked = test.partition("[")[2].removesuffix("]")
+            pages = (page for page in visited if asked == page or asked.startswith(f"{page}-"))
+            return str(next(pages, file))
+
+    return ByPage(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import access
+import nbformat
 import pytest
 from browsing import CHAPTERS, CONFIG, PAGES, Bench, needs_chromium
 from conftest import ROOT
@@ -298,6 +299,13 @@ def test_page_fits_its_window_and_no_formula_is_cut(width: int, visit: Visit) ->
 
 
 @needs_chromium
+@pytest.mark.parametrize("width", [360, 390, 768, 1280])
+def test_code_is_read_without_scrolling(width: int, visit: Visit) -> None:
+    """Longer lines go on below; lines of 88 characters stay whole in a window of 1280 pixels, of 78 in one of 768."""
+    assert visit.code[width] == {"scrolls": [], "broken": []}
+
+
+@needs_chromium
 @pytest.mark.parametrize("width", [360, 390])
 def test_words_on_axes_are_legible_on_a_phone(width: int, visit: Visit) -> None:
     """Figures that would shrink too far scroll sideways."""
@@ -356,6 +364,26 @@ def test_keyboard_stops_at_links_and_folds_not_at_formulas(bench: Bench) -> None
         "(node) => !node.textContent.trim() && !node.getAttribute('aria-label')).length"
     )
     assert nameless == 0
+
+
+@needs_chromium
+def test_code_is_copied_as_it_was_written(bench: Bench) -> None:
+    """As the button takes it, and as a hand selects it, on a phone, where most lines are broken."""
+    chapter = CHAPTERS[0]
+    page = bench.open(f"chapters/{chapter}", width=390)
+    cells = nbformat.read(read.notebook_path(ROOT, chapter), as_version=4).cells
+    written = [cell.source for cell in cells if cell.cell_type == "code"]
+    shown = page.locator("article .cell_input pre")
+    texts = [text.rstrip("\n") for text in shown.all_text_contents()]
+    assert len(texts) > 10 and [text for text in texts if text not in written] == []
+    selected = """(code) => {
+      getSelection().selectAllChildren(code);
+      return getSelection().toString();
+    }"""
+    opened = [k for k in range(shown.count()) if shown.nth(k).is_visible()]
+    assert len(opened) > 3 and max(texts[k].count("\n") for k in opened) > 10
+    for k in opened:
+        assert shown.nth(k).evaluate(selected).rstrip("\n") == texts[k]
 
 
 @needs_chromium

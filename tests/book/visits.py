@@ -97,6 +97,19 @@ LEGIBLE = """() => {
   return [...faults.values()];
 }""".replace("LARGE", str(CONTRAST_LARGE)).replace("SMALL", str(CONTRAST))
 
+# Code that scrolls sideways, and lines of at most 88 characters that are broken (boxes and lists leave less room).
+CODE = """(characters) => {
+  const code = [...document.querySelectorAll("article .highlight pre")].filter((node) => !node.closest(".cell_output"));
+  const lines = [...document.querySelectorAll("article section > .cell > .cell_input .ld-line")];
+  const tall = (line) => line.getBoundingClientRect().height > 1.5 * parseFloat(getComputedStyle(line).lineHeight);
+  return {
+    scrolls: code.filter((node) => node.scrollWidth > node.clientWidth + 1).map((node) => node.textContent.slice(0, 9)),
+    broken: lines.map((line) => [line, line.textContent.trimEnd()])
+      .filter(([line, text]) => text.length <= characters && tall(line)).map(([, text]) => text),
+  };
+}"""
+CHARACTERS = {360: 0, 390: 0, 768: 78, 1280: 88}  # of code, that fit into a line
+
 IMAGES = "() => [...document.querySelectorAll('article .cell_output img')].every((image) => image.complete)"
 SHARES = """() => [...document.querySelectorAll("article .cell_output img")]
   .filter((image) => image.naturalWidth).map((image) => image.clientWidth / image.naturalWidth)"""
@@ -137,12 +150,14 @@ class Visit:
         self.formulas = page.evaluate(FORMULAS)
         self.typeset_seconds = [self._typeset(page)]
         self.fits: dict[int, dict[str, Any]] = {}
+        self.code: dict[int, dict[str, list[str]]] = {}
         self.shares: dict[int, list[float]] = {}
         self.pale: dict[tuple[int, str], list[str]] = {}
         self.axe: dict[tuple[int, str], list[dict[str, str]]] = {}
         for width in (360, 390, 768, 1280):
             everything_unfolded(page, "light", width=width)
             self.fits[width] = page.evaluate(WIDE)
+            self.code[width] = page.evaluate(CODE, CHARACTERS[width])
             if width < 768:
                 page.wait_for_function(IMAGES)
                 self.shares[width] = page.evaluate(SHARES)
