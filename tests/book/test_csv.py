@@ -24,6 +24,7 @@ CHAPTERS = read.chapters(ROOT)
 SCALES = ("linear", "log", "symlog", "logit")
 ROUNDED = 3e-6  # six significant digits are kept
 PERCENT = 100.0
+MOST_PARTS = 12
 
 THINNED = "the CSV keeps only some of the points of a line"
 STATISTIC = "the picture shows geometric means, the CSV plain means or medians of the same runs"
@@ -45,10 +46,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         ("frozen", "k", "prior_1", "prior_10"),
     ),
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
-    ("curvature/empirical_fisher", "fig-empirical-fisher-slopes"): (
-        KIND,
-        ("exponent", "high", "low", "schedule_power", "slope"),
-    ),
     ("curvature/fisher_and_ggn", "fig-fisher-race"): (
         SUMMARY,
         ("Adam", "SGD", "empirical_Fisher", "heavy_ball", "natural_gradient"),
@@ -78,18 +75,9 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         KIND,
         ("cubic_tail", "normalized", "sign", "squared"),
     ),
-    ("implicit_bias/minimum_norm", "fig-minimum-norm-bet"): (
-        KIND,
-        ("announced_u", "announced_w", "end_u", "end_w", "optimizer"),
-    ),
-    ("implicit_bias/minimum_norm", "fig-minimum-norm-double-descent"): (UNITS, ("smallest_singular_value",)),
     ("implicit_bias/sparse_recovery", "fig-sparse-recovery-window"): (
         THINNED,
         ("alpha_1em3", "alpha_1em5", "alpha_1em7", "alpha_1em9", "step"),
-    ),
-    ("implicit_bias/sparse_recovery", "fig-sparse-recovery-slope"): (
-        KIND,
-        ("measured", "predicted", "samples"),
     ),
     ("implicit_bias/sparse_recovery", "fig-sparse-recovery-phase"): (
         KIND,
@@ -97,7 +85,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ),
     ("momentum/least_action", "descent-on-curves"): (THINNED, ("above", "below", "half", "step")),
     ("momentum/least_action", "breast-cancer"): (THINNED, ("constant", "loss", "nesterov", "step", "uphill")),
-    ("noise/anticorrelated_noise", "fig-anti-exits"): (KIND, ("leaves_upwards",)),
     ("noise/anticorrelated_noise", "fig-anti-beta"): (
         SUMMARY,
         ("law", "mean_z_sigma_010", "mean_z_sigma_014", "mean_z_sigma_020", "p"),
@@ -200,8 +187,42 @@ def scaled(values: np.ndarray, scale: str) -> np.ndarray:
         return np.log10(values) if scale == "log" else values
 
 
+def parts_of(columns: dict[str, np.ndarray], rows: int) -> Iterator[tuple[str, list[np.ndarray]]]:
+    """Yield ways to share the rows among artists, each with the column that tells the artists apart.
+
+    All rows in one artist; those with equal numbers in a column; or one artist a row.
+    """
+    yield "", [np.arange(rows)]
+    if rows <= MOST_PARTS:
+        counted = (np.arange(rows), np.arange(1, rows + 1))
+        number = [name for name, values in columns.items() if any(np.array_equal(values, c) for c in counted)]
+        yield (number or [""])[0], [np.array([row]) for row in range(rows)]
+    for name, values in columns.items():
+        groups = [np.flatnonzero(values == value) for value in np.unique(values[np.isfinite(values)])]
+        if 1 < len(groups) <= MOST_PARTS and sum(map(len, groups)) == rows and min(map(len, groups)) > 1:
+            yield name, groups
+
+
+def outline(marker: str) -> np.ndarray:
+    style = MarkerStyle(marker)
+    return np.asarray(style.get_path().transformed(style.get_transform()).vertices)
+
+
+def seen(points: np.ndarray, lines: list[str], clouds: list[str], outlines: list[np.ndarray]) -> bool:
+    """Return whether the points, or those of them that are finite, are a line or a cloud of points of the figure."""
+    for shown in (points, points[np.isfinite(points).all(1)]):
+        if not len(shown):
+            continue
+        if any(same(line, each) for line in [digest(shown)] for each in lines):
+            return True
+        marks = [digest(np.concatenate([outline, shown])) for outline in outlines if clouds]
+        if any(same(mark, each) for mark in marks for each in clouds):
+            return True
+    return False
+
+
 def drawn_columns(table: dict[str, Any], figure: dict[str, Any]) -> set[str]:
-    """Return the columns that are the coordinates of a line or of scattered points of the figure."""
+    """Return the columns that are the coordinates of lines or of scattered points of the figure."""
     columns = {
         name: np.array([float(value) for value in values]) for name, values in table["columns"].items()
     }
@@ -216,21 +237,25 @@ def drawn_columns(table: dict[str, Any], figure: dict[str, Any]) -> set[str]:
         artists = [text.rsplit(" | ", 1) for text in axes["artists"]]
         lines = [numbers for kind, numbers in artists if kind.startswith("line")]
         clouds = [numbers for kind, numbers in artists if kind.startswith("PathCollection")]
-        outlines = []
-        for marker in (*MARKERS, "x", "+", "*"):
-            style = MarkerStyle(marker)
-            outline = style.get_path().transformed(style.get_transform()).vertices
-            outlines.append(np.stack([scaled(outline[:, 0], pair[0]), scaled(outline[:, 1], pair[1])], -1))
+        outlines = [
+            np.stack([scaled(path[:, 0], pair[0]), scaled(path[:, 1], pair[1])], -1)
+            for path in map(outline, (*MARKERS, "x", "+", "*"))
+        ]
         for x, y in ((x, y) for x in abscissas for y in columns if x != y):
-            for factor in (1.0, PERCENT):
-                points = np.stack([scaled(abscissas[x], pair[0]), scaled(factor * columns[y], pair[1])], -1)
-                for shown in (points, points[np.isfinite(points).all(1)]):
-                    line = digest(shown)
-                    marks = [digest(np.concatenate([outline, points])) for outline in outlines if clouds]
-                    if any(same(line, each) for each in lines) or any(
-                        same(mark, each) for mark in marks for each in clouds
+            if y in found and (x in found or x not in columns):
+                continue
+            for shape in (lambda v: v, lambda v: PERCENT * v, lambda v: 1 / v):
+                with np.errstate(all="ignore"):
+                    ordinate = shape(columns[y])
+                points = np.stack([scaled(abscissas[x], pair[0]), scaled(ordinate, pair[1])], -1)
+                for label, parts in parts_of(columns, rows):
+                    if len(parts) > 1 and (label in (x, y) or x not in columns):
+                        continue
+                    there = [part for part in parts if np.isfinite(points[part]).all()] or parts
+                    if len(there) > len(parts) / 2 and all(
+                        seen(points[part], lines, clouds, outlines) for part in there
                     ):
-                        found |= {x, y}
+                        found |= {x, y, label}
     return found & set(columns)
 
 
@@ -267,3 +292,17 @@ def test_a_csv_of_other_numbers_is_noticed() -> None:
                 assert name not in drawn_columns(changed, figure), (table["name"], name)
                 tried += 1
     assert tried >= 9
+
+
+def test_a_csv_of_other_points_is_noticed() -> None:
+    """The control for rows that are points of their own, and for numbers whose inverse is drawn."""
+    tried = 0
+    for table, figure in tables("implicit_bias/minimum_norm"):
+        for name in {"end_u", "announced_w", "smallest_singular_value"} & set(table["columns"]):
+            assert name in drawn_columns(table, figure)
+            values = [float(value) for value in table["columns"][name]]
+            for other in ([1.001 * value for value in values], [*values[1:], values[0]]):
+                changed = table | {"columns": table["columns"] | {name: other}}
+                assert name not in drawn_columns(changed, figure), (table["name"], name)
+                tried += 1
+    assert tried == 6
