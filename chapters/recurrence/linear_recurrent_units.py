@@ -1218,9 +1218,8 @@ ledger.check(
 wave_copies = run.pick(smoke=3, book=16, paper=20)
 
 
-def slow_wave(
-    max_phase, normalize, height=0.15, copies=wave_copies
-):  # test accuracy of `copies` seeds at once, and the first loss
+# test accuracy of `copies` seeds at once, and the first loss
+def slow_wave(max_phase, normalize, height=0.15, copies=wave_copies):
     length, states, hidden, batch, steps = run.pick(
         smoke=(256, 16, 8, 8, 5), book=(1024, 64, 32, 32, 150), paper=(4096, 64, 32, 32, 250)
     )
@@ -1639,7 +1638,7 @@ megabytes = dict(zip(kept_networks, kept_timings["step_megabytes"], strict=True)
 times_faster = {name: whole_steps[name] / whole_steps["lru"] for name in ("linear", "tanh")}
 memory_over_lru = {name: megabytes[name] / megabytes["lru"] for name in ("linear", "tanh")}
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On one CPU thread the LRU trains faster than the other two, but never twice as fast, and on the shortest sequences not at all.** Time (above) and peak memory (below) of a whole training step of two networks, over those of the LRU network, against the length of the sequence: kept result of one CPU thread, 4 sequences, two blocks of width 64 with 64 states (shortest of five steps; two more measurements, one of them on a busy machine, moved single ratios of time by up to 0.5). What breaks it (dashed, no gain): the shortest sequences, and memory, of which the LRU takes most.", "name": "fig-linear-recurrent-units-steps"}, "image": {"alt": "Two panels with two curves each against length, close together. Above, time: both start at one for length 64, rise to about 1.7 at length 1024, and fall to 1.2 and 1.4 at length 16,384. Below, memory: all points lie between 0.65 and 0.85. Dashed lines at one."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**On one CPU thread the LRU trains faster than the other two, but never twice as fast, and on the shortest sequences not at all.** Time (above) and peak memory (below) of a whole training step of two networks, over those of the LRU network, against the length of the sequence: kept result of one CPU thread, 4 sequences, two blocks of width 64 with 64 states (shortest of five steps; from one measurement to the next single ratios of time move by some tenths). What breaks it (dashed, no gain): the shortest sequences, and memory, of which the LRU takes most.", "name": "fig-linear-recurrent-units-steps"}, "image": {"alt": "Two panels with two curves each against length, close together. Above, time: both start at one for length 64, rise to about 1.7 at length 1024, and fall to 1.2 and 1.4 at length 16,384. Below, memory: all points lie between 0.65 and 0.85. Dashed lines at one."}}
 fig, axes = figures.subplots(2, 1, size=(6.4, 5.0), sharex=True)
 for ax, over_lru, label in zip(
     axes, (times_faster, memory_over_lru), ("time, over the LRU's", "memory, over the LRU's"), strict=True
@@ -1659,8 +1658,8 @@ plt.show()
 # the complex $B$ and $C$, twice as many products each, which makes 16384 as well, and the diagonal adds a few hundred.
 # With as many states as the layer is wide, to be diagonal saves no arithmetic. It saves waiting: the $T$ steps of the loop
 # become $2\log_2T$ rounds, and a machine that does all of a round at once gains from that. One thread does one thing after another
-# and is spared no more than the $T$ small calls. Two more measurements gave 1.2 to 1.6 from length 256 on: the hump at 1024 was not there again.
-# The LRU network also takes about 1.4 times the memory of the others (624 megabytes
+# and is spared no more than the $T$ small calls. Measured again, single ratios move by some tenths, so the hump at 1024 is no finding.
+# From length 1024 on the LRU network also takes about 1.4 times the memory of the others (624 megabytes
 # against 438 and 428 at $T=16384$), since its states are complex. What a GPU gains is not measured on this page; the two rows below name the command that does.
 
 # %% tags=["hide-input"]
@@ -1673,20 +1672,20 @@ figures.numbers(
     | {f"{name}_memory_over_lru": ratio for name, ratio in memory_over_lru.items()}
     | {f"megabytes_{name}": size for name, size in megabytes.items()},
 )
-ledger.out_of_reach(
-    "thesis:table-8",
-    "A whole LRU network trains 2 to 29 times faster than a tanh network on an A100",
-    needs="an A100, on which the command times whole steps in minutes",
-    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --scale paper --device cuda",
-    stand_in="the figure above: whole training steps on one CPU thread",
-)
-ledger.out_of_reach(
-    "thesis:exp-diagonal-speed",
-    "On colour images as sequences a diagonal layer trains eight times faster than a dense one",
-    needs="an A100, on which the command times whole steps in minutes",
-    command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --scale paper --device cuda",
-    stand_in="the figure above: whole training steps on one CPU thread",
-)
+for id, statement in (
+    ("thesis:table-8", "A whole LRU network trains 2 to 29 times faster than a tanh network on an A100"),
+    (
+        "thesis:exp-diagonal-speed",
+        "On colour images as sequences a diagonal layer trains eight times faster than a dense one",
+    ),
+):
+    ledger.out_of_reach(
+        id,
+        statement,
+        needs="an A100, on which the command times whole steps in minutes",
+        command="python -m learning_dynamics.experiments.linear_recurrent_units.timings --scale paper --device cuda",
+        stand_in="the figure above: whole training steps on one CPU thread",
+    )
 
 # %% [markdown]
 # ## S4 in the same letters
@@ -2077,15 +2076,16 @@ for start_from, part, rung in (
 # %% tags=["hide-input"]
 few = "Five seeds leave the 99.9 % interval on both sides of the bound, which asks for one point."
 ledger.check_each(
-    ("thesis:beyond-ladder-radius-one", "On digits the dense linear network gains from a start of radius one", dense_starts["radius one"] - dense_starts["as drawn"], control("a change of chart only, exponential − cartesian", step_up("pixel-mnist", "cartesian", "exponential")), {"criterion": confident("accuracy radius one − as drawn (points)", at_least=1.0), "expected": "partly", "reason": few}),
-    ("thesis:beyond-ladder-linear-radius-one", "On digits the linear dense network from radius one is ahead of the relu one", dense_starts["radius one"] - final("pixel-mnist", "relu"), control("the tanh network in its place", step_up("pixel-mnist", "relu", "tanh")), {"criterion": confident("accuracy linear from radius one − relu (points)", at_least=1.0), "expected": "partly", "reason": few}),
+    ("thesis:beyond-ladder-radius-one", "On digits the dense linear network gains from a start of radius one", dense_starts["radius one"] - dense_starts["as drawn"], control("a smaller start where none explodes: stable chart, r_max 0.999 − 1", step_up("pixel-mnist", "stable", "stable-0-999")), {"criterion": confident("accuracy radius one − as drawn (points)", at_least=1.0), "expected": "partly", "reason": few}),
+    ("thesis:beyond-ladder-linear-radius-one", "On digits the linear dense network from radius one is ahead of the relu one", dense_starts["radius one"] - final("pixel-mnist", "relu"), control("the start as drawn in its place", dense_starts["as drawn"] - final("pixel-mnist", "relu")), {"criterion": confident("accuracy linear from radius one − relu (points)", at_least=1.0), "expected": "partly", "reason": few}),
     claim="experiment",
 )  # fmt: skip
 
 # %% [markdown]
 # From radius one the linear network gains 22 to 48 points over the start as drawn, on every seed, and is ahead of the relu network on every seed, by 1 to
 # 16 points. The mean gains are about 39 and 9 points. Five seeds are too few for an interval at 99.9 % that excludes one point, which is why both
-# rows say *partly*. The direction agrees with the source's claim, which the start as drawn hid.
+# rows say *partly*. The direction agrees with the source's claim, which the start as drawn hid. Part of the lead over relu may be tuning: relu had two rates
+# to choose from, not four, and took the larger.
 
 # %%
 again = ladder.train(
@@ -2189,7 +2189,7 @@ for id, statement, hours, part, stand_in in (
 # **What can be left out?** Four smaller claims of the source can be put to the same test on digits: that a normalizer
 # computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
 # costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
-# On digits the first is judged on twenty seeds, the others on five, which leave them open at the margin of two points. But digits cannot tell a good normalizer from none: without any, the ring rung is not behind the LRU either. So the first claim is tested where the gain matters, in the first fifty steps of the task of recalling an input twenty steps later, with radii from 0.99 to 0.999. Later in that task all three end alike. The two rows about
+# On digits the first is judged on twenty seeds, the others on five, which leave them open at the margin of two points. But digits cannot tell a good normalizer from none: without any, the ring rung is not behind the LRU either. So the first claim is tested where the gain matters, in the first fifty steps of the task of recalling an input twenty steps later, with radii from 0.99 to 0.999. The recomputed one has about a tenth more error over these steps than the trained one, and without any the error is more than three times as large; the row asks to which of the two it is nearer. Later in that task all three end alike. The two rows about
 # what *gains* were written after the runs had been seen.
 #
 # :::{admonition} Predict first
@@ -2267,10 +2267,10 @@ gained = {gain: recall_errors_of(gain) for gain in ("trained", "recomputed", "no
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:exp-gamma-recomputed",
-    "Recalling an input: a recomputed normalizer keeps within a quarter of the error of a trained one, 50 steps",
-    measured=gained["recomputed"] - gained["trained"],
-    criterion=confident("ln(error recomputed/error trained)", at_most=math.log(1.25)),
-    control=control("no normalizer", gained["none"] - gained["trained"]),
+    "Recalling an input: in the error over 50 steps a recomputed normalizer is nearer to a trained one than to none",
+    measured=2 * gained["recomputed"] - gained["trained"] - gained["none"],
+    criterion=confident("ln(error recomputed/trained) − ln(error none/recomputed)", at_most=0.0),
+    control=control("no normalizer in the recomputed one's place", gained["none"] - gained["trained"]),
     claim="experiment",
     expected="reproduced",
     needs="book",
