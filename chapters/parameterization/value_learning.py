@@ -47,14 +47,12 @@ import numpy as np
 import torch
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
-from scipy import stats
 
 from learning_dynamics import figures, results, runs, statistics
 from learning_dynamics.experiments.value_learning import grid, models, problems, training
 from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import (
     Ledger,
-    at_least,
     at_most,
     between,
     confident,
@@ -1205,38 +1203,27 @@ ledger.check(
 )
 
 # %%
-explicit_panels = {  # four actions: all discounts, steps and offsets, mean over seeds
-    domain: kept(f"{domain}_explicit_4_actions")["norm"][-1].mean(-1) for domain in problems.DOMAINS
+four = {  # final residual with four actions: (discounts, step sizes, offsets, seeds)
+    (domain, "explicit"): kept(f"{domain}_explicit_4_actions")["norm"][-1] for domain in problems.DOMAINS
 }
-chain_panel = kept("chain_implicit_4_actions")["norm"][-1].mean(-1)
-marked_runs = {  # at the marked steps: discounts, three offsets, seeds
-    domain: kept(f"{domain}_implicit_4_actions_best_3_offsets")["norm"][-1][:, 0]
-    for domain in ("four_rooms", "mountain_car")
-}
+four["chain", "implicit"] = kept("chain_implicit_4_actions")["norm"][-1]
+for domain in ("four_rooms", "mountain_car"):  # at the marked step of each discount, three offsets
+    four[domain, "implicit"] = kept(f"{domain}_implicit_4_actions_best_3_offsets")["norm"][-1]
 
 
-def at_the_mark(panel, domain, kind):  # three offsets at the marked step of each discount
-    return np.stack([panel[k, marked[domain, kind][k]][[0, 5, 10]] for k in range(4)])
+def at_the_mark(ends, domain, kind):  # (discounts, 1, three offsets, seeds)
+    if ends.shape[1] == 1:
+        return ends
+    return np.stack([ends[k, marked[domain, kind][k]][None, ::5] for k in range(4)])
 
 
-def one_action(domain, kind):  # the panel that the four actions are compared with
-    return finals[domain, kind].mean(-1)
+def over_one_action(domain, kind):  # ratio of the mean residuals (discounts, three offsets)
+    both = [at_the_mark(ends, domain, kind).mean(-1) for ends in (four[domain, kind], finals[domain, kind])]
+    return (both[0] / both[1])[:, 0]
 
 
-four_actions = {domain: ends.mean(-1) for domain, ends in marked_runs.items()}
-four_actions["chain"] = at_the_mark(chain_panel, "chain", "implicit")
-# %%
-ratios = {
-    domain: four_actions[domain] / at_the_mark(one_action(domain, "implicit"), domain, "implicit")
-    for domain in problems.DOMAINS
-}
-explicit_ratio = {
-    domain: (
-        at_the_mark(explicit_panels[domain], domain, "explicit")
-        / at_the_mark(one_action(domain, "explicit"), domain, "explicit")
-    )[2]
-    for domain in problems.DOMAINS
-}
+ratios = {domain: over_one_action(domain, "implicit") for domain in problems.DOMAINS}
+explicit_ratio = {domain: over_one_action(domain, "explicit")[2] for domain in problems.DOMAINS}
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Four latent actions change little.** Final residual with four actions over that with one, at the steps marked best, 20 seeds; dashed: explicit learners that start at the weights of a four-action model. The grey strip is a factor of 1.4; one cell of mountain car lies just outside. What breaks 'explicit panels are the same': in four rooms cells that are never drawn keep the higher start.", "name": "fig-value-learning-actions"}, "image": {"alt": "Ratios near one for the implicit learner in three domains at four discounts; the explicit ratio in four rooms is far above one at offset zero and below one at offset one."}}
 fig, axes = figures.subplots(1, 3, size=(9.6, 3.6), sharey=True)
@@ -1252,59 +1239,72 @@ axes[0].legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The source says that with four actions "the same trends" are seen as with one. A trend is an order: which combinations of discount, step
-# size and offset end lower than which. So the panel of four actions should rank its combinations as the panel of one action of the same domain
-# does, and more so than as another domain's. The rank correlation is one for the same order and minus one for the reverse. In four rooms and in
-# mountain car the implicit learner with four actions is run at the marked step of each discount only.
+# The source says that with four actions "the same trends" are seen as with one. Here a trend is a straight line in one seed: of the logarithm of the residual
+# in the offset, at a step and a discount; or in the logarithm of the step, over all steps at which no run diverged, at an offset and a discount. With one action and with four, the mean slope over the
+# seeds is divided by its standard error. A trend has turned around if the two have different signs and both are more than three standard errors from zero, so what is measured is the smaller of the two where
+# the signs differ, and zero where they agree. The control is the panel of one action of another domain. In four rooms and in
+# mountain car the implicit learner with four actions is run at the marked step of each discount only, at three offsets. No trend turns around in five of the six panels. In the sixth, four rooms
+# with the explicit learner, which has no actions and differs by its start only, two of sixty do.
 
 
 # %%
-def ranks(panel):  # a run that diverged ranks last
-    return stats.rankdata(np.where(np.isfinite(panel), panel, np.inf))
+def trend(values, at):  # (points, seeds); slope of ln(values): mean over its standard error
+    finite = np.isfinite(values).all(-1)
+    slopes = np.polyfit(np.asarray(at)[finite], np.log(values[finite]), 1)[0]
+    return slopes.mean() / (slopes.std(ddof=1) / math.sqrt(20))
 
 
-def same_trends(four, kind, domain, marks=False):
-    # rank correlation with the domain's own panel of one action, minus that with each other domain's
-    panels = {
-        name: at_the_mark(one_action(name, kind), name, kind) if marks else one_action(name, kind)
-        for name in problems.DOMAINS
-    }
-    agreement = {name: np.corrcoef(ranks(four), ranks(panel))[0, 1] for name, panel in panels.items()}
-    own = agreement.pop(domain)
-    return own - np.array(list(agreement.values()))
+def trends_of(ends, usable):  # of all lines in the offset and in the step
+    c, found = np.linspace(0, 1, ends.shape[2]), []
+    for at_discount, fits in zip(ends, usable, strict=True):
+        steps = np.flatnonzero(fits)  # positions on the grid, whose steps are powers of two
+        found += [trend(at_discount[k], c) for k in steps]
+        found += [trend(at_discount[steps, i], steps) for i in range(len(c)) if len(steps) > 1]
+    return np.array(found)
 
 
-trends = {  # id: the panel of four actions; True: three offsets at the marked steps only
-    "fig-10": ("Chain, explicit", explicit_panels["chain"], "explicit", "chain"),
-    "fig-11": ("Four rooms, explicit", explicit_panels["four_rooms"], "explicit", "four_rooms"),
-    "fig-12": ("Mountain car, explicit", explicit_panels["mountain_car"], "explicit", "mountain_car"),
-    "fig-13": ("Chain, implicit", chain_panel, "implicit", "chain"),
-    "fig-14": ("Four rooms, implicit", four_actions["four_rooms"], "implicit", "four_rooms", True),
-    "fig-15": ("Mountain car, implicit", four_actions["mountain_car"], "implicit", "mountain_car", True),
+def turned(domain, kind, other=None):  # four actions of a domain against one action of it, or of another
+    ends, one = four[domain, kind], finals[other or domain, kind]
+    one = one if ends.shape[1] > 1 else at_the_mark(one, other or domain, kind)
+    usable = np.isfinite(ends).all((2, 3)) & np.isfinite(one).all((2, 3))
+    before, after = trends_of(one, usable), trends_of(ends, usable)
+    return np.where(before * after < 0, np.minimum(np.abs(before), np.abs(after)), 0.0)
+
+
+same_as_with_one = {  # id: title, domain, learner; a domain with other trends
+    "fig-10": ("Chain, explicit", "chain", "explicit", "mountain_car"),
+    "fig-11": ("Four rooms, explicit", "four_rooms", "explicit", "mountain_car"),
+    "fig-12": ("Mountain car, explicit", "mountain_car", "explicit", "four_rooms"),
+    "fig-13": ("Chain, implicit", "chain", "implicit", "four_rooms"),
+    "fig-14": ("Four rooms, implicit", "four_rooms", "implicit", "mountain_car"),
+    "fig-15": ("Mountain car, implicit", "mountain_car", "implicit", "four_rooms"),
 }
-elsewhere = {"chain": "four_rooms", "four_rooms": "mountain_car", "mountain_car": "chain"}
+turnings = {id: turned(domain, kind) for id, (_, domain, kind, _) in same_as_with_one.items()}
 four_runs = {  # four rooms, discount .95, marked step, (offsets, seeds)
-    "implicit": marked_runs["four_rooms"][2],
-    "explicit": kept("four_rooms_explicit_4_actions")["norm"][-1][2, marked["four_rooms", "explicit"][2]],
+    "implicit": four["four_rooms", "implicit"][2, 0],
+    "explicit": four["four_rooms", "explicit"][2, marked["four_rooms", "explicit"][2]],
 }
 rise_of_four = {kind: rise_with_offset(ends) for kind, ends in four_runs.items()}
 assert explicit_ratio["four_rooms"][0] > 2 and explicit_ratio["four_rooms"][2] < 1
+print({id: f"{(found > 3).sum()} of {len(found)} trends turned" for id, found in turnings.items()})
 
 # %% tags=["hide-input"]
-for id, (title, panel, kind, domain, *marks) in trends.items():
-    other = elsewhere[domain]
+turned_in_rooms = (
+    "Two of 60 trends turn, both in the step size, at γ̂ = .9, c = .1 and γ̂ = .95, c = .2, where the higher start of four actions is "
+    "near the values: over a factor eight of the step the residual falls by a fifth with one action and rises by about a tenth with four."
+)
+for id, (title, domain, kind, other) in same_as_with_one.items():
     ledger.check(
         f"implicit:{id}",
         f"{title}: with four actions the same trends as with one",
-        measured=same_trends(panel, kind, domain, *marks),
-        criterion=at_least(
-            "rank correlation with the domain's panel of one action − with another domain's", 0.0, signed=True
-        ),
+        measured=turnings[id],
+        criterion=at_most("the smaller |mean slope|/standard error where the two signs differ", 3.0),
         control=control(
-            f"the panel of {other.replace('_', ' ')} in the place of the domain's own",
-            same_trends(panel, kind, other, *marks).min(),
+            f"one action in {other.replace('_', ' ')} in its place, the worst",
+            turned(domain, kind, other).max(),
         ),
-        expected="reproduced",
+        expected="not reproduced" if id == "fig-11" else "reproduced",
+        reason=turned_in_rooms if id == "fig-11" else None,
         claim="experiment",
         seeds=range(20),
         rtol=2e-2,
@@ -1482,12 +1482,6 @@ plt.show()
 
 
 # %%
-def trend(values, offsets):  # (offsets, seeds); slope of ln(values): mean over its standard error
-    finite = np.isfinite(values).all(-1)
-    slopes = np.polyfit(np.asarray(offsets)[finite], np.log(values[finite]), 1)[0]
-    return slopes.mean() / (slopes.std(ddof=1) / math.sqrt(20))
-
-
 def noise_trends(name, domain, kind):  # of "ratio" or "bound", at the marked step of each discount
     split = kind == "implicit" and domain != "chain"
     parts = [f"_part_{k}" for k in range(1, 5)] if split else [""]
