@@ -1337,6 +1337,7 @@ def both_readings(*gains):
 common_gains = torch.stack([common_gain(k) for k in many])
 tuned_gains = torch.stack([tuned_gain(k) for k in many])
 undiscounted = [torch.stack([gain(k, discount=0.0) for k in many]) for gain in (common_gain, tuned_gain)]
+assert torch.allclose(torch.stack(undiscounted), torch.ones(2, len(many), **like))  # the explicit model
 
 # %% tags=["hide-input"]
 ledger.check(

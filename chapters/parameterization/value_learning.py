@@ -51,15 +51,7 @@ from matplotlib.ticker import NullFormatter
 from learning_dynamics import figures, results, runs, statistics
 from learning_dynamics.experiments.value_learning import grid, models, problems, training
 from learning_dynamics.figures import COLORS
-from learning_dynamics.ledger import (
-    Ledger,
-    at_most,
-    between,
-    confident,
-    control,
-    identity,
-    ordering,
-)
+from learning_dynamics.ledger import Ledger, at_most, between, confident, control, identity, ordering
 from learning_dynamics.parameterization import fixed_points, mdp
 from learning_dynamics.parameterization.mdp import mountain_car
 from learning_dynamics.rules import Adam, GradientDescent

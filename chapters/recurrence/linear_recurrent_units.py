@@ -201,7 +201,8 @@ figures.numbers(
 #
 # ## Use it
 #
-# The layer maps sequences to sequences and is used like any other.
+# The layer maps sequences to sequences and is used like any other. (`run.generator(name)` is a random generator made from the page's seed and a name; `run.pick`, used
+# further below, takes the size that belongs to the page's `SCALE`.)
 
 # %%
 layer = recurrence.LinearRecurrentUnit(
@@ -254,9 +255,9 @@ assert torch.allclose(token_output, output[:, -1], atol=1e-4)
 # $1\cdot2+\lambda^3\cdot1$, the sum {eq}`eq-lru-unrolled`: the first input has been halved and turned by a right angle three times.
 #
 # A linear layer alone is therefore a convolution of its input with $CA^iB$, and no more. What makes a network of such layers nonlinear are the
-# maps between them that act at each position by itself. What complex $\lambda$ add to real ones in $(0,1)$: those give only sums of decays that
-# never change sign. And what diagonal matrices save: $N$ products a step where a dense one needs $N^2$; a scan over dense
-# matrices would need $N^3$.
+# maps between them that act at each position by itself. If $A$ is diagonal with entries $\lambda$, the layer sums powers of $\lambda$: real ones in $(0,1)$ give decays that
+# never change sign, complex ones give oscillations as well. A diagonal $A$ takes $N$ products a step where a dense one takes $N^2$; and the *scan*, which computes all states at once and is explained below,
+# would take $N^3$ with dense matrices.
 #
 # Whether the layer remembers input number $j-i$ is the question how large $A^i$ is. Powers of a matrix are told
 # apart by its eigenvalues. Almost every real matrix can be diagonalized over the complex numbers, $A=P\Lambda P^{-1}$
@@ -325,7 +326,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# From here on the layer is diagonal: $N$ complex numbers $x_{j,i}$ that do not mix, each with its own $\lambda_i$.
+# From here on the layer is diagonal: $N$ complex numbers $x_{j,i}$ that do not mix, each with its own $\lambda_i$; such a coordinate is called a *mode*.
 # Its *impulse response*, the state after a single input at time 0, is $\lambda_i^{\,j}$: it decays like
 # $|\lambda_i|^j$ and turns by the *phase* $\vartheta_i=\arg\lambda_i$ at every step. All memory is in the radius.
 #
@@ -537,6 +538,7 @@ def three_angles(rule):  # steps at 0, 45 and 90 degrees, for each gap
 
 by_gap = {name: three_angles(rule) for name, rule in rules.items()}
 later_at_right_angle = {name: at[:, 2] - at[:, 0] for name, at in by_gap.items()}
+assert (later_at_right_angle["adam"].abs() <= 1).all()  # the same steps, at all five gaps
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -929,7 +931,7 @@ ledger.check(
     show="card",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Close to the circle the states grow like $1/\\rho$, for every input, as long as all phases are there.** Mean square of the states against $\\rho=1-r_{\\max}^2$ for a narrow ring: the law (line), simulation with white and with strongly correlated input (band over draws), and with the normalizer $\\gamma$ on. What breaks it (dashed): the same correlated input and phases restricted to $[0,\\pi/10]$.", "name": "fig-linear-recurrent-units-energy"}, "image": {"alt": "On log axes a line falls from the upper left to the lower right with two bands of points on it; a dashed line lies up to ten times above; a flat line at one is the normalized recurrence."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Close to the circle the states grow like $1/\\rho$, for every input, as long as all phases are there.** Mean square of the states against $\\rho=1-r_{\\max}^2$ for a narrow ring: the law (line), simulation with white and with strongly correlated input (band over draws), and with the normalizer $\\gamma$, which follows the figure. What breaks it (dashed): the same correlated input and phases restricted to $[0,\\pi/10]$.", "name": "fig-linear-recurrent-units-energy"}, "image": {"alt": "On log axes a line falls from the upper left to the lower right with two bands of points on it; a dashed line lies up to ten times above; a flat line at one is the normalized recurrence."}}
 rho = torch.logspace(-0.5, -2.5, run.pick(smoke=3, book=9, paper=17), **like)
 outer = (1 - rho).sqrt()
 inner = (outer**2 - 0.1 * rho).clamp(min=0).sqrt()
@@ -1836,7 +1838,7 @@ ledger.check(
 #
 # **Sampling places the start on a thin ring with small phases.** S4D-Lin has $|\lambda_n|=e^{-\Delta/2}$ for all $n$ and
 # phases $\pi\Delta n$: with $\Delta=10^{-3}$ and $N=128$, radius 0.9995 and phases up to about $\pi/8$. That is a ring of
-# {eq}`eq-lru-ring` with $r_{\min}=r_{\max}$ and a small $\vartheta_{\max}$.
+# {eq}`eq-lru-ring` with $r_{\min}=r_{\max}$ and a small largest phase $\vartheta_{\max}$.
 #
 # **The factor $\Delta$ in front of the input is a normalizer.** Without it a constant input drives the slowest state to
 # $1/(1-e^{-\Delta/2})\approx2/\Delta$; with it, to 2. But for white input $\gamma$ of {prf:ref}`thesis-eq-129` asks for
@@ -2194,12 +2196,16 @@ for id, statement, hours, part, stand_in in (
 # computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
 # costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
 #
-# On digits the last is tested below. The other three cannot be told there, because digits do not need a gain of the input at all: without any, the ring rung is not
+# The last is tested on digits below. The other three cannot be told there, because on digits the layers do not need a gain at all: without any, the ring rung is not
 # behind the LRU, and S4D ends ahead of S4D with its gain. So these three are tested where the gain matters, in the first fifty steps of the task of recalling an input
-# twenty steps later, for the LRU with radii from 0.99 to 0.999 and for S4D-Lin with $\Delta$ from 0.001 to 0.1. The source says that each change makes no difference, and prints no number. A change can be
-# called small only against something: here against the change that is made by leaving the gain out. The recomputed normalizer has about a tenth more error over these steps than the trained one,
-# and without any the error is more than three times as large. With $\Delta$ in place of $g$ S4D has a little less error than with $g$, with a second $\Delta$ as well,
-# and without any gain over half more. Later in that task the three LRUs end alike, and S4D without a gain ends ahead. The rows on digits ask for less than two points of loss, a margin of ours, the first with twenty seeds and the others
+# twenty steps later: for the LRU with radii from 0.99 to 0.999, and for S4D-Lin with $\Delta$ from 0.001 to 0.1.
+#
+# The source says that each of these changes makes no difference, and prints no number. A change can be called small only against something: here against the change
+# that is made by leaving the gain out. Over the fifty steps the recomputed normalizer has about a tenth more error than the trained one, and without any the error is more than three times as large.
+# With $\Delta$ in place of $g$ S4D has a little less error than with $g$, with a second $\Delta$ as well, and without any gain it has over half more. Later in that task the three LRUs end alike, and
+# S4D without a gain ends ahead.
+#
+# The rows on digits ask that a change costs less than two points, a margin of ours, the first of them with twenty seeds and the others
 # with five. The rows about what *gains*, and those on S4D in the task of recalling, were written after the runs had been seen.
 #
 # :::{admonition} Predict first
@@ -2281,9 +2287,9 @@ def lru_errors(gain, copies=20, states=32):
     theta = [nu.log(), (2 * math.pi * turn).log(), 0.5 * torch.log(-torch.expm1(-2 * nu))]
 
     def response(time, a, c, log_gamma, B, C):
-        recomputed = 0.5 * torch.log(-torch.expm1(-2 * a.exp()))
-        log_gain = {"trained": log_gamma, "recomputed": recomputed, "none": torch.zeros_like(a)}[gain]
-        return of_all_states(torch.complex(-a.exp(), c.exp()), log_gain.exp(), B, C, time)
+        recomputed = recurrence.input_normalizer(torch.exp(-a.exp()))
+        gains = {"trained": log_gamma.exp(), "recomputed": recomputed, "none": torch.ones_like(a)}
+        return of_all_states(torch.complex(-a.exp(), c.exp()), gains[gain], B, C, time)
 
     return recall_log_errors(response, theta + input_and_output(copies, states, source), source)
 
@@ -2312,6 +2318,7 @@ def nearer(
 
 lru_gains = {gain: lru_errors(gain) for gain in ("trained", "recomputed", "none")}
 s4d_gains = {gain: s4d_errors(gain) for gain in ("g", "Δ", "second Δ", "none")}
+assert (s4d_gains["second Δ"] != s4d_gains["g"]).all()  # the second step has moved
 fallen_out = {  # no gain at all in the place of the change
     "LRU": nearer(lru_gains["none"], lru_gains["trained"], lru_gains["none"]),
     "S4D": nearer(s4d_gains["none"], s4d_gains["g"], s4d_gains["none"]),
@@ -2375,7 +2382,7 @@ ledger.check(
     control=control("Δ in place of g", step_up("pixel-mnist", "s4d-lin", "s4d-euler")),
     claim="experiment",
     expected="partly",
-    reason="Five seeds leave the 99.9 % interval on both sides of the bound, though above zero.",
+    reason="Five seeds leave the 99.9 % interval on both sides of the bound, and of zero.",
 )
 
 # %% [markdown]
@@ -2594,7 +2601,7 @@ ledger.check(
 # %%
 def end_phase(distance):  # phase of the end, minus that of the target
     theta = torch.tensor([decay, -distance], **like)
-    for _ in range(4000):
+    for _ in range(1500):
         theta = theta - 0.02 / curvature * slope(theta, torch.tensor(math.exp(-decay) + 0j), "polar")
     return float(theta[1])
 
