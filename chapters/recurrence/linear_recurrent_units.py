@@ -1358,7 +1358,7 @@ ledger.out_of_reach(
 # ```
 # :::
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The very same eigenvalues, and different memories.** Energy $\\lVert A^jb\\rVert^2$ of a random unit vector after $j$ steps: median and middle half over draws, for a dense matrix and for the normal matrix with the same eigenvalues. What breaks the likeness is the angle between eigenvectors; the mean (dashed) is worse still, since it is ruled by the few draws with an eigenvalue outside the circle.", "name": "fig-linear-recurrent-units-memory"}, "image": {"alt": "Two bands over time. That of the normal matrix falls steadily; that of the dense matrix stays near one for twenty steps. A dashed line, the mean of the dense one, rises."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The very same eigenvalues, and different memories.** Energy $\\lVert A^jb\\rVert^2$ of a random unit vector after $j$ steps: median and middle half over draws, for a dense matrix and for the normal matrix with the same eigenvalues. What breaks the likeness is the angle between eigenvectors; the mean (dashed) is worse still, since it is ruled by the few draws with an eigenvalue outside the circle.", "name": "fig-linear-recurrent-units-memory"}, "image": {"alt": "Two bands over time. That of the normal matrix falls to a tenth within ten steps and rises slowly later; that of the dense matrix stays near one for twenty-five steps and rises then. A dashed line, the mean of the dense one, rises far above both."}}
 trials, horizon, width = run.pick(smoke=20, book=200, paper=200), 60, run.pick(smoke=32, book=128, paper=128)
 source = run.generator("memories")
 matrices = torch.randn(trials, width, width, generator=source, **like) / math.sqrt(width)
