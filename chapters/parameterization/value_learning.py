@@ -1263,6 +1263,7 @@ def turned(domain, kind, other=None):  # four actions of a domain against one ac
     return np.where(before * after < 0, np.minimum(np.abs(before), np.abs(after)), 0.0)
 
 
+# %%
 same_as_with_one = {  # id: title, domain, learner; a domain with other trends
     "fig-10": ("Chain, explicit", "chain", "explicit", "mountain_car"),
     "fig-11": ("Four rooms, explicit", "four_rooms", "explicit", "mountain_car"),

@@ -2294,6 +2294,7 @@ def lru_errors(gain, copies=20, states=32):
     return recall_log_errors(response, theta + input_and_output(copies, states, source), source)
 
 
+# %%
 def s4d_errors(gain, copies=50, states=32):
     source = run.generator("recall with time steps")
     log_step = math.log(1e-3) + math.log(100) * torch.rand(copies, states, generator=source)
@@ -2310,6 +2311,7 @@ def s4d_errors(gain, copies=50, states=32):
     return recall_log_errors(response, theta + input_and_output(copies, states, source), source)
 
 
+# %%
 def nearer(
     changed, whole, without
 ):  # below zero where a change is nearer to the whole than to having no gain
