@@ -14,7 +14,8 @@
 # at the same number $\alpha$. The model computes the same functions as before. Nothing is added to the loss.
 #
 # **Does it matter how large $\alpha$ is?** It decides everything: training ends at the solution of least
-# $Q_\alpha$, a penalty that nobody wrote down, whose ball is a circle for large $\alpha$ and a diamond for small.
+# $Q_\alpha$, a penalty that nobody wrote down, whose ball (all $\beta$ with $Q_\alpha(\beta)$ below a level) is a circle for
+# large $\alpha$ and a diamond for small.
 # **What breaks it**: a start that is not the same for all weights. Then $Q_\alpha$ predicts the wrong point, and
 # another penalty, known before the first step, predicts the right one.
 #
@@ -112,7 +113,7 @@ figures.plt.show()
 #
 # The source is section 9.3 of {cite}`ma2022lecture`, which simplifies {cite}`woodworth2020kernel`. Read
 # {chapter}`Which solution does gradient descent find? <implicit_bias/minimum_norm>` first. The page runs in about
-# a minute on one CPU core, in a few seconds with `SCALE = "smoke"`.
+# half a minute on one CPU core, in a few seconds with `SCALE = "smoke"`.
 #
 # ## The model and its flow
 #
@@ -1147,7 +1148,7 @@ for ax, many, single in (
     ax.set(xscale="log", xlabel="start scale $\\alpha$")
 left.set(yscale="log", ylim=(1e-9, 5), ylabel="$\\|\\beta_\\alpha-\\mathrm{nearest}\\|_1$")
 right.set(xlim=(1e-6, 1e2), ylabel="farther than necessary (%)")
-left.legend(fontsize=8, loc="lower center")
+left.legend(fontsize=8, loc="upper left")
 figures.plt.show()
 
 # %% tags=["hide-input"]
@@ -1318,12 +1319,11 @@ figures.numbers(
 # $\mathbb E\langle\beta-\beta^\star,x\rangle^2=\lVert\beta-\beta^\star\rVert^2$. By
 # {prf:ref}`regularization-beyond-flow-converges` training to the end is the convex program, so it is the program
 # that we solve, for all scales and seeds, each scale started from the one before. Every point interpolates the
-# noisy data. Since $\lVert\beta^\star\rVert=1$, predicting zero has the error one; an error of at most $0.03$, three
-# hundredths of that, counts as success here (grey line of the figure). The check asks that the whole 99.9 % interval of
-# the mean error lie below this level. The level is a choice, and not the first one: we began with $0.025$, a fortieth of the
-# error of predicting zero, and fifteen problems. We then ran the page four times, with `SEED` 0, 1, 2 and 3, each of which
-# draws other problems. Three of the intervals end below $0.025$; that of `SEED` 1 reaches from $0.008$ to $0.028$ and
-# contains the level, so that fifteen problems decide neither way. Hence five more problems, and the rounder level.
+# noisy data. Since $\lVert\beta^\star\rVert=1$, predicting zero has the error one; an error of at most $0.025$, a
+# fortieth of that, counts as success here (grey line of the figure). The check asks that the whole 99.9 % interval of
+# the mean error lie below this level. The level is a choice. With fifteen problems, our first number, one of four runs
+# of the page with different `SEED` did not decide: its interval, from $0.008$ to $0.028$, contained the level. Hence
+# twenty problems, with which all four intervals end below the level.
 #
 # Two classical estimators are drawn for comparison, least squares plus a multiple of $\lVert\beta\rVert_1$ (lasso) and
 # of $\lVert\beta\rVert^2$ (ridge regression), each with the penalty that is best
@@ -1383,7 +1383,7 @@ ledger.check(
     "regularization:beyond-generalization",
     "Sparse truth, 100 samples for 1000 weights: a start of scale 10⁻³ generalizes",
     measured=at_scale(1e-3),
-    criterion=confident("‖β_α − β⋆‖² at α = 10⁻³", at_most=0.03),
+    criterion=confident("‖β_α − β⋆‖² at α = 10⁻³", at_most=0.025),
     control=control("the same training from α = 1", at_scale(1.0)),
     expected="reproduced",
     claim="experiment",
@@ -1432,7 +1432,7 @@ by_count = torch.stack(
     [solve(few_scales, n=count, noise=0.0)[3] for count in counts]
 )  # (counts, scales, truths, seeds)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A small start helps if the truth is sparse and hurts if it is dense.** Top: error on new data against the start scale, 1000 weights and 100 noisy samples (bands: 95 % over seeds), with the best lasso and the best ridge regression (dotted). What breaks it: a dense truth (dashed), for which the small start is the worst. Bottom: error without noise against the number of samples (medians); the larger the scale, the more samples it takes (grey: an error of 0.03).", "name": "fig-kernel-to-rich-generalization"}, "image": {"alt": "Top, an error curve that falls from about 0.9 at scale one to about 0.01 at small scales, between two dotted horizontal lines; a dashed curve moves the other way. Bottom, error against number of samples for five scales; the smaller the scale, the earlier and the deeper the curve falls."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A small start helps if the truth is sparse and hurts if it is dense.** Top: error on new data against the start scale, 1000 weights and 100 noisy samples (bands: 95 % over seeds), with the best lasso and the best ridge regression (dotted). What breaks it: a dense truth (dashed), for which the small start is the worst. Bottom: error without noise against the number of samples (medians); the larger the scale, the more samples it takes (grey: an error of 0.025).", "name": "fig-kernel-to-rich-generalization"}, "image": {"alt": "Top, an error curve that falls from about 0.9 at scale one to about 0.01 at small scales, between two dotted horizontal lines; a dashed curve moves the other way. Bottom, error against number of samples for five scales; the smaller the scale, the earlier and the deeper the curve falls."}}
 fig, (left, right) = figures.subplots(2, 1, size=(5.8, 7.2))
 figures.band(left, curve, errors[:, 0].T, label="sparse truth", geometric=True, marker="")
 figures.line_control(left, curve, errors[:, 1].mean(1), label="dense truth")
@@ -1458,7 +1458,7 @@ for a, alpha in enumerate(few_scales):
         markersize=4,
         label=f"$\\alpha={alpha:g}$",
     )
-right.axhline(0.03, color=COLORS["light grey"], lw=0.8)
+right.axhline(0.025, color=COLORS["light grey"], lw=0.8)
 right.set(yscale="log", ylim=(1e-12, 3), xlabel="samples $n$", ylabel="median error, no noise")
 right.legend(fontsize=7, loc="lower left")
 figures.plt.show()
@@ -1467,7 +1467,7 @@ figures.plt.show()
 figures.numbers(
     run,
     "fig-kernel-to-rich-generalization",
-    {"alpha": curve, "sparse": errors[:, 0].mean(1), "dense": errors[:, 1].mean(1)},
+    {"alpha": curve, "sparse": errors[:, 0].log().mean(1).exp(), "dense": errors[:, 1].mean(1)},
     rtol=1e-4,
 )
 
@@ -1832,5 +1832,5 @@ ledger.check(
     seeds=seeds,
 )
 
-# %%
+# %% tags=["remove-input"]
 ledger.table()

@@ -58,7 +58,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         SUMMARY,
         ("alpha", "even_best", "repaired_worst"),
     ),
-    ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-generalization"): (STATISTIC, ("sparse",)),
     ("implicit_bias/label_noise", "fig-label-noise-variance"): (
         SUMMARY,
         ("chain_formula", "diffusion_formula", "eta_h", "measured"),
