@@ -66,10 +66,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         THINNED,
         ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
     ),
-    ("implicit_bias/maximum_margin", "fig-maximum-margin-sandwich"): (
-        STATISTIC,
-        ("gap", "log_time", "smooth_gap"),
-    ),
     ("implicit_bias/maximum_margin", "fig-maximum-margin-elsewhere"): (
         KIND,
         ("cubic_tail", "normalized", "sign", "squared"),

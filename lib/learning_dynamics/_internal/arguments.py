@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,7 +40,7 @@ def require_tensors(
             first, of a shape that does not fit, or with `finite` not finite.
     """
     sizes: dict[str, int] = {}
-    leading: dict[str, torch.Size] = {}
+    leading: dict[str, tuple[int, ...]] = {}
     first: tuple[str, Tensor] | None = None
     for name, (value, axes) in arguments.items():
         shape = "(" + axes.replace(" ", ", ") + ")"
@@ -63,8 +64,8 @@ def require_tensors(
         fits = fits and len({*zip(own, value.shape[start:], strict=True)}) == len({*own})
         if fits and own != words:
             try:
-                leading[words[0]] = torch.broadcast_shapes(leading.get(words[0], ()), value.shape[:start])
-            except RuntimeError:
+                leading[words[0]] = np.broadcast_shapes(leading.get(words[0], ()), value.shape[:start])
+            except ValueError:
                 fits = False
         if not empty and fits and 0 in value.shape[start:]:
             raise ValueError(f"{name} has shape {tuple(value.shape)}; allowed: {shape}, none of these zero")

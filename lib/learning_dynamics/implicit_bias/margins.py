@@ -338,7 +338,7 @@ class _Rosenbrock:
     def velocity(self, clock: float, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Return d theta/ds `(*batch, d)`, and minus its coefficients' slopes `(*batch, n)` in the margins."""
         self.evaluations += 1
-        minus = -functional_margins(theta, self.signed)
+        minus = -(self.signed @ theta[..., None]).squeeze(-1)
         pulls = torch.nn.functional.logsigmoid(minus) if self.logistic else minus  # logarithms
         coefficients = torch.exp(clock + pulls)
         bends = coefficients * torch.sigmoid(-minus) if self.logistic else coefficients
