@@ -654,11 +654,11 @@ gaps = {name: (beta - lasso).abs().amax(-1) for name, beta in found.items()}
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Noise traces the Lasso path.** Coefficients of the diabetes data against the penalty $\\lambda=2\\sigma^2$. Lines: scikit-learn's Lasso. Dots: end of a noisy descent, all layers shaken, on a diagonal network that knows nothing of the Lasso, one $\\sigma$ for each column of dots. Without the effect (dashed): three coefficients of descent without noise, which ends at the same place for every $\\sigma$.", "name": "fig-layerwise-lasso"}, "image": {"alt": "Ten lines that leave zero one after the other as the penalty falls, with dots on them, and dashed horizontal lines at their left ends."}}
 fig, ax = figures.subplots(size=(7.0, 4.2))
-shades = list(figures.COLORS.values())
+shades = [*figures.CYCLE, figures.COLORS["grey"]]
 for j in range(10):
     color = shades[j % len(shades)]
     ax.plot(levels, lasso[:, j], color=color, marker="", lw=1.2)
-    ax.plot(levels, found["all"][:, j], "o", ms=3.5, color=color, markevery=1)
+    ax.plot(levels, found["all"][:, j], "os^"[j // 4], ms=3.5, color=color, markevery=1)
 for j in (2, 4, 8):
     name = {"label": "no noise", "role": "without the effect"} if j == 2 else {"role": "_"}
     figures.line_control(ax, levels, found["none"][:, j], lw=0.9, **name)
@@ -1213,15 +1213,17 @@ noisy = {  # width 300 and σ = .2 once more
     "η = .003, all layers, 3 starts": shorter,
 }
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only one layer at a time ends below the run without noise.** Left and middle panel of the source's figure 59, redrawn: linear net of 300 neurons, $\\eta=0.1$, $\\sigma=0.1$; mean and 95 % band over 8 starts. Left: loss; right: effective loss; dotted: its least value. Without noise (blue) the loss goes to zero and the effective loss stands still; one layer at a time (green) leaves a little loss and has the lower effective loss. What breaks it (dashed): all layers at a time, whose scatter keeps both losses high.", "name": "fig-layerwise-curves"}, "image": {"alt": "Two panels against the step. Left a blue curve falls out of the picture, a green one settles near 0.015, a dashed one higher. Right the dashed curve is highest, blue flat in the middle, green lowest, all above a dotted line."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only one layer at a time ends below the run without noise.** Left and middle panel of the source's figure 59, redrawn: linear net of 300 neurons, $\\eta=0.1$, $\\sigma=0.1$; mean and 95 % band over 8 starts, averaged over blocks of 50 steps. Left: loss; right: effective loss; dotted: its least value. Without noise (blue) the loss goes to zero and the effective loss stands still; one layer at a time (green) leaves a little loss and has the lower effective loss. What breaks it (dashed): all layers at a time, whose scatter keeps both losses high.", "name": "fig-layerwise-curves"}, "image": {"alt": "Two panels against the step. Left a blue curve drops out of the picture at once, a green one stays between 0.01 and 0.03, a dashed one near 0.08. Right the dashed curve is highest, blue flat in the middle, green lowest, all above a dotted line."}}
 fig, axes = figures.subplots(1, 2, size=(9.6, 3.7))
-every = range(1, 10 * len(curves["none"]) + 1, 10)
+blocks = {way: curve.unflatten(0, (-1, 5)).mean(1) for way, curve in curves.items()}  # of 50 steps
+every = range(25, 10 * len(curves["none"]), 50)
 for which, (ax, name) in enumerate(zip(axes, ("loss", "effective loss"), strict=True)):
     for way, color, label in (("none", "blue", "no noise"), ("one", "green", "one layer")):
-        figures.band(ax, every, curves[way][:, which].T, label=label, color=figures.COLORS[color])
-    figures.line_control(ax, every, curves["all"][:, which].mean(-1), label="all layers")
-    ax.set(xlabel="step $k$", ylabel=name, xscale="log", yscale="log")
-axes[0].set(ylim=(1e-3, 2))
+        values = blocks[way][:, which].T
+        figures.band(ax, every, values, label=label, color=figures.COLORS[color], marker="")
+    figures.line_control(ax, every, blocks["all"][:, which].mean(-1), label="all layers")
+    ax.set(xlabel="step $k$", ylabel=name, yscale="log")
+axes[0].set(ylim=(1e-3, 0.5))
 axes[1].axhline(float(least(0.1)), ls=":", color=figures.COLORS["dark grey"], marker="", lw=1)
 axes[0].legend(fontsize=8)
 plt.show()
@@ -1233,7 +1235,7 @@ figures.numbers(
     {"step": torch.tensor([*every])}
     | {
         f"{what}_{way}": curve[:, which].mean(-1)
-        for way, curve in curves.items()
+        for way, curve in blocks.items()
         for which, what in enumerate(("loss", "effective"))
     },
     rtol=0.1,

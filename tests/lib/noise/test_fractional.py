@@ -113,6 +113,8 @@ def test_box_counts_of_a_line_and_of_white_noise():
     assert flat.tolist() == [[1, 8, 32]] * 3
     by_hand = box_counts(torch.tensor([0.1, 0.9, 0.4, 0.6], dtype=torch.float64), [1])
     assert by_hand.tolist() == [4]  # both columns reach over the half
+    jump = box_counts(torch.tensor([0.1, 0.1, 0.9, 0.9], dtype=torch.float64), [1])
+    assert jump.tolist() == [3]  # the first column reaches to the first point of the second
 
 
 @pytest.mark.parametrize(
