@@ -1348,7 +1348,7 @@ assert abs(0.1 * float(walked.sum(-1).norm()) / 520 - 1) < 0.15
 #
 # :::{exercise} Change one line
 # :label: ex-frac-change
-# In `cloud(rho, h)` change $\rho$ from $.7$ to $-.3$. Expected: the order of the five clouds reverses; at $\rho=-.3$ it is $1.44$ for $h=.1$ and $.75$ for $h=.75$, to two digits.
+# In `cloud(rho, h)` change $\rho$ from $.7$ to $-.3$. Expected: the order of the five clouds reverses; at $\rho=-.3$ it is $1.38$ for $h=.1$ and $.87$ for $h=.75$, to two digits.
 # :::
 #
 # :::{solution-start} ex-frac-change
