@@ -1,14 +1,17 @@
 """A linear recurrence forward and backward on one CPU thread: the chosen path, the loops, and what the machine forbids.
 
 The library's path stands beside the loop that one would write with autograd, the same loop with its inputs unbound, and
-the library's own loop, whose backward pass is written out. Three limits say how much faster it could be:
+the library's own loop, whose backward pass is written out. Four limits say how much faster it could be:
 
 - the roofline: the inputs, the states and the gradient that comes back are read, states and gradient of the inputs are
   written, each once; so many bytes at the speed of a copy or a triad between arrays that are in use;
 - the arithmetic: the recurrence done by doubling multiplies and adds twice for each state and pass, and once more for
   the gradient of the eigenvalues, at the speed of torch's own `addcmul` in the cache;
+- torch's own calls: a copy, two `addcmul` over all rows and pass, and one product summed, in as few and as large calls
+  as there are, on the same memory: nothing that adds up states by torch's operations takes less than that;
 - fresh memory: what it costs to copy into two new tensors, since both results must be new and the system hands out
-  large ones page by page, cleared. The last rows measure in a process that keeps its memory, where this falls away.
+  large ones page by page, cleared; in torch's pages and in those that the library asks for (huge ones from 32 MB on).
+  The last rows measure in a process that keeps its memory, where this falls away.
 """
 
 from __future__ import annotations
@@ -20,12 +23,13 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch import Tensor
 
-from learning_dynamics.models.recurrence import linear_recurrence, ring_eigenvalues
-from timing import Row, one_thread, shortest, show
+from learning_dynamics.models.recurrence import linear, linear_recurrence, ring_eigenvalues
+from timing import Row, in_turns, one_thread, shortest, show
 
 BATCH, STATES = 4, 64
 LENGTHS = (1024, 16384)
@@ -79,6 +83,27 @@ def copies(length: int) -> Callable[[], object]:
     return lambda: (inputs.detach().clone(), back.clone())
 
 
+def copies_in_room(length: int) -> Callable[[], object]:
+    """Return the same call, into memory as the library asks for it."""
+    _, inputs, back = instance(length)
+    inputs = inputs.detach()
+    return lambda: [linear._room(each).copy_(each) for each in (inputs, back)]
+
+
+def fewest_calls(length: int) -> Callable[[], object]:
+    """Return a call that does the arithmetic of both passes, on rows as they lie, and adds up no states."""
+    lam, inputs, back = (each.detach() for each in instance(length))
+
+    def work() -> Tensor:
+        x, adjoint = (linear._room(each).copy_(each) for each in (inputs, back))
+        for states in (x, adjoint):
+            for slab in states.split(linear.SPAN, 1):
+                slab.addcmul_(lam, slab).addcmul_(lam, slab)
+        return linear._paired(adjoint[:, 1:], x[:, :-1])
+
+    return work
+
+
 def roofline(length: int) -> tuple[float, float, float]:
     """Return the bytes a second of a copy and of a triad, both between arrays in use, and the bytes that must move."""
     _, inputs, back = instance(length)
@@ -130,13 +155,24 @@ def rows() -> Iterator[Row]:
             user *= (length / part) ** 2
             grown = "" if part == length else f" (at T = {part}, times {(length // part) ** 2})"
             works = [passes(run, length) for run in (library("auto"), library("loop"), unbound_loop)]
-            auto, loop, unbound, fresh = shortest(*works, copies(length), repeats=7, clock=time.process_time)
+            works += [copies(length), copies_in_room(length), fewest_calls(length)]
+            times = in_turns(*works, repeats=31 if length < QUADRATIC else 7, clock=time.process_time)
+            auto, loop, unbound, fresh, huge, calls = (min(each) for each in times)
+            ratio = median(b / a for a, b in zip(times[0], times[1], strict=True))
             yield f"{where}: auto, forward and backward", f"{1e3 * auto:.1f} ms"
             yield f"{where}: autograd's loop{grown} over auto", f"{user / auto:.0f}x ({user:.2f} s)"
             yield f"{where}: the same, inputs unbound, over auto", f"{unbound / auto:.0f}x ({unbound:.2f} s)"
             yield f"{where}: the library's loop over auto", f"{loop / auto:.1f}x ({1e3 * loop:.1f} ms)"
+            yield f"{where}: the same, median of turns", f"{ratio:.1f}x"
+            yield (
+                f"{where}: the arithmetic in torch's fewest calls",
+                f"{1e3 * calls:.1f} ms; auto {auto / calls:.1f}x, library's loop {loop / calls:.1f}x",
+            )
             yield from limits(where, length, auto, loop)
-            yield f"{where}: fresh memory; auto over it", f"{1e3 * fresh:.1f} ms; {auto / fresh:.1f}x"
+            yield (
+                f"{where}: fresh memory, in torch's pages and in the library's",
+                f"{1e3 * fresh:.1f}, {1e3 * huge:.1f} ms",
+            )
             if sys.platform == "linux":
                 yield from in_kept_memory(where, length)
             if sys.platform == "linux" and length > 4096:  # below, the allocator's own stock hides it

@@ -122,6 +122,43 @@ def test_slabs_of_any_size_are_the_recurrence(
         torch.testing.assert_close(found, wanted.flip(-2) if backwards else wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ("loop", "scan"))
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64, torch.complex64, torch.complex128))
+def test_large_results_in_huge_pages_are_the_same_plain_tensors(
+    method: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lam = torch.tensor([0.9, -0.5, 0.99]).to(dtype)
+    b, back = torch.randn(2, 2, 50, 3, dtype=dtype, generator=generator())
+    run = lambda: _with_gradients(lam, b, back, method)  # noqa: E731
+    wanted = run()
+    monkeypatch.setattr(linear, "FRESH", 0)
+    assert linear._room(b).data_ptr() % linear.PAGE == 0
+    assert linear._room(b.transpose(0, 1)).is_contiguous()
+    found = run()
+    assert all(map(torch.equal, found, wanted))
+    states = linear_recurrence(lam, b.requires_grad_(), method=method)
+    assert states.is_contiguous() and not states._is_view()
+    kept = states.detach().clone()
+    torch.testing.assert_close(states.mul_(2), 2 * kept)  # refused by autograd for a view
+
+
+def _with_gradients(lam: Tensor, b: Tensor, back: Tensor, method: str) -> tuple[Tensor, ...]:
+    lam, b = lam.clone().requires_grad_(), b.clone().requires_grad_()
+    states = linear_recurrence(lam, b, method=method)
+    return states.detach(), *torch.autograd.grad(states, (lam, b), back)
+
+
+@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
+def test_the_scan_compiles_as_one_graph(backend: str) -> None:
+    lam, b = (each.requires_grad_() for each in instance(70, 3, 2))
+    run = lambda lam, b: linear_recurrence(lam, b, stable=False)  # noqa: E731
+    compiled = torch.compile(run, backend=backend, fullgraph=True)
+    for turn in (run, compiled):
+        states = turn(lam, b)
+        torch.testing.assert_close(states, written_out(lam, b))
+        torch.autograd.grad(states.abs().sum(), (lam, b))
+
+
 def test_the_scan_rounds_no_more_than_twice_as_much_as_the_loop_near_the_circle() -> None:
     g = torch.Generator().manual_seed(0)
     for radius in (0.9, 0.999, 0.99999):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from learning_dynamics.models.recurrence.precision import LIFTED, as_it_stands, lifted
 
@@ -19,6 +23,10 @@ SLAB = 2**18
 """So many states are worked on at a time; more would leave the cache of a CPU."""
 SPAN = 2**10
 """So many positions are summed by doubling at most; the powers of eigenvalues outside the circle would overflow."""
+FRESH = 2**25
+"""Results of so many bytes always come in memory that is new to the process (the C library keeps smaller ones)."""
+PAGE = 2**21
+"""Bytes of a huge page."""
 
 
 def linear_recurrence(
@@ -36,7 +44,8 @@ def linear_recurrence(
     (the parallel scan, Blelloch 1990), in slabs of at most 1,024 positions, which on a CPU stay in the cache. `fft`
     convolves with the powers of lambda (work T log T); its rounding is relative to the largest state of the sequence.
     `auto` takes the loop up to T = 32 and else the scan. The backward pass is the same recurrence run backwards with
-    the conjugate eigenvalues, by the same method; it keeps the states and nothing else.
+    the conjugate eigenvalues, by the same method; it keeps the states and nothing else. On a CPU, results of 32 MB and
+    more lie in memory that numpy has asked for in huge pages; it can be written to, but not resized.
 
     Half precision (float16, bfloat16) is computed in float32 and rounded at the end; autocast changes nothing. An input
     that is NaN or infinite spoils its own state from its own position on, and no other.
@@ -82,7 +91,9 @@ def linear_recurrence(
     batch = _common_batch(eigenvalues, inputs, start)
     wide = LIFTED.get(dtype, dtype)
     with as_it_stands(inputs.device):
-        eigenvalues, inputs = eigenvalues.to(wide), inputs.to(wide).expand(*batch, *inputs.shape[-2:])
+        eigenvalues, inputs = eigenvalues.to(wide), inputs.to(wide)
+        if inputs.shape[:-2] != batch:
+            inputs = inputs.expand(*batch, *inputs.shape[-2:])
         if start is not None:
             first = inputs[..., :1, :] + (eigenvalues * start.to(wide))[..., None, :]
             inputs = torch.cat([first, inputs[..., 1:, :]], dim=-2)
@@ -92,6 +103,9 @@ def linear_recurrence(
 
 
 def _common_batch(eigenvalues: Tensor, inputs: Tensor, start: Tensor | None) -> torch.Size:
+    batch = inputs.shape[:-2]
+    if all(each is None or each.shape[:-1] in ((), batch) for each in (eigenvalues, start)):
+        return batch  # the common case, without the 10 microseconds of what follows
     axes = [eigenvalues.shape[:-1], inputs.shape[:-2]] + ([] if start is None else [start.shape[:-1]])
     try:
         return torch.broadcast_shapes(*axes)
@@ -139,6 +153,9 @@ class _Recurrence(torch.autograd.Function):
         return _Recurrence.apply(lam, b, method, backwards), 0
 
 
+_Recurrence.forward.__signature__ = inspect.signature(_Recurrence.forward)  # `apply` asks for it at each call
+
+
 def _paired(later: Tensor, earlier: Tensor) -> Tensor:
     """Return the sum over positions of later * conj(earlier), in slabs that stay in the cache where there is much."""
     length, width = later.shape[-2:]
@@ -154,7 +171,7 @@ def _paired(later: Tensor, earlier: Tensor) -> Tensor:
 
 
 def _loop(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
-    x = b.clone(memory_format=torch.contiguous_format)
+    x = _room(b).copy_(b)
     _run(lam, x.unbind(-2), backwards)
     return x
 
@@ -168,7 +185,7 @@ def _run(lam: Tensor, rows: Sequence[Tensor], backwards: bool) -> None:
 
 def _scan(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
     """Sum up by doubling, in slabs, each of which is handed the last state of the one before."""
-    x = torch.empty_like(b, memory_format=torch.contiguous_format)
+    x = _room(b)
     length = b.shape[-2]
     together = min(length, SPAN)
     if b.device.type == "cpu" and b.numel():
@@ -204,14 +221,43 @@ def _double(powers: Sequence[Tensor], x: Tensor, backwards: bool) -> None:
 def _add_rows(power: Tensor, x: Tensor, first: int, step: int, backwards: bool) -> None:
     """Add to row `first`, and to every (2 step)-th after it, the power times the row that is `step` before it."""
     length = x.shape[-2]
-    rows = range(first, length, 2 * step)
-    if not rows:
+    count = (length - 1 - first) // (2 * step) + 1
+    if count < 1:
         return
-    low, high, shift = rows[0], rows[-1], -step
-    if backwards:
-        low, high, shift = length - 1 - high, length - 1 - low, step
-    earlier = x[..., low + shift : high + shift + 1 : 2 * step, :]
-    x[..., low : high + 1 : 2 * step, :].addcmul_(power, earlier)
+    at, before = (length - 1 - first - (count - 1) * 2 * step, step) if backwards else (first, -step)
+    _every(x, at, 2 * step, count).addcmul_(power, _every(x, at + before, 2 * step, count))
+
+
+def _every(x: Tensor, first: int, step: int, count: int) -> Tensor:
+    """Return a view of so many rows of a tensor, from the first on; in half the time of a slice, which counts here."""
+    if torch.compiler.is_compiling():
+        return x[..., first : first + (count - 1) * step + 1 : step, :]
+    size, stride = list(x.shape), list(x.stride())
+    row, size[-2], stride[-2] = stride[-2], count, step * stride[-2]
+    return x.as_strided(size, stride, x.storage_offset() + first * row)
+
+
+def _room(like: Tensor) -> Tensor:
+    """Return a contiguous tensor of this shape, dtype and device, not filled; a large one on a CPU in huge pages.
+
+    A system hands out fresh memory page by page, cleared; in pages of 4 kB that takes longer than the recurrence.
+    numpy asks for huge pages (on Linux), torch does not.
+    """
+    size = like.numel() * like.element_size()
+    plain = (
+        like.device.type == "cpu" and type(like) in (Tensor, Parameter) and not torch.compiler.is_compiling()
+    )
+    if size < FRESH or not plain:
+        return torch.empty_like(like, memory_format=torch.contiguous_format)
+    space = np.empty(size + PAGE, np.uint8)
+    first = -space.ctypes.data % PAGE // like.element_size()
+    room = torch.empty(0, dtype=like.dtype, device="cpu")
+    return room.set_(torch.from_numpy(space).untyped_storage(), first, like.shape, _dense(like.shape))
+
+
+def _dense(shape: torch.Size) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
