@@ -153,7 +153,8 @@ class _Recurrence(torch.autograd.Function):
         return _Recurrence.apply(lam, b, method, backwards), 0
 
 
-_Recurrence.forward.__signature__ = inspect.signature(_Recurrence.forward)  # `apply` asks for it at each call
+# `apply` asks for the signature at each call, which takes as long as ten operations
+_Recurrence.forward.__signature__ = inspect.signature(_Recurrence.forward)  # type: ignore[attr-defined]
 
 
 def _paired(later: Tensor, earlier: Tensor) -> Tensor:
