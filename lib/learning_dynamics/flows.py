@@ -408,7 +408,7 @@ def nesterov_flow_quadratic(
     grid = _times(times)
     order = (nu - 1) / 2
     axes = max(eigenvalues.ndim, theta0.ndim)
-    root = eigenvalues.clamp(min=0).sqrt().to("cpu", torch.float64)
+    root = eigenvalues.detach().clamp(min=0).sqrt().to("cpu", torch.float64)
     root = root.reshape(*[1] * (axes - root.ndim), *root.shape).numpy()
     x = grid.reshape(-1, *[1] * axes) * root
     small = x < 1e-6
@@ -429,7 +429,7 @@ def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:
     found = require_numbers("times", times)
     if found.ndim > 1:
         raise ValueError(f"times has shape {tuple(found.shape)}; allowed: (T,)")
-    grid = found.reshape(-1).cpu().numpy()
+    grid = found.detach().reshape(-1).cpu().numpy()
     increasing = len(grid) > 0 and grid[0] >= 0 and (np.diff(grid) > 0).all() and np.isfinite(grid[-1])
     if not increasing:
         raise ValueError(f"times = {grid.tolist()}; allowed: finite, >= 0, strictly increasing, at least one")

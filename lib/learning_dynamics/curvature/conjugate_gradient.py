@@ -62,11 +62,13 @@ def conjugate_gradient(
         The solution with its residual; a column that did not converge says so and is not hidden.
 
     Raises:
-        ValueError: b is no floating point vector or block of finite numbers; damping, tolerance, max_steps or start
-            is not as allowed; the preconditioner is not positive definite.
+        ValueError: b is no vector or block of finite numbers in float32 or float64; damping, tolerance, max_steps or
+            start is not as allowed; a product has another shape or dtype than b; the preconditioner is not positive
+            definite.
     """
-    if not isinstance(b, Tensor) or b.ndim not in (1, 2) or not b.is_floating_point():
-        raise ValueError(f"b = {type(b).__name__}; allowed: a floating point tensor (d) or (d, k)")
+    if not isinstance(b, Tensor) or b.ndim not in (1, 2) or b.dtype not in (torch.float32, torch.float64):
+        what = f"{b.dtype} {tuple(b.shape)}" if isinstance(b, Tensor) else type(b).__name__
+        raise ValueError(f"b = {what}; allowed: a float32 or float64 tensor (d) or (d, k)")
     if b.numel() == 0:
         raise ValueError(f"b has shape {tuple(b.shape)}; allowed: (d) or (d, k), none of these zero")
     require_finite("b", b)

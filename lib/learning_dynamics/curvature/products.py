@@ -20,5 +20,13 @@ Product = Matrix | Callable[[Tensor], Tensor]
 
 
 def multiply(A: Product, v: Tensor) -> Tensor:
-    """Return A v."""
-    return A @ v if isinstance(A, Matrix) else A(v)
+    """Return A v.
+
+    Raises:
+        ValueError: the product is no tensor of v's shape and dtype, which would broadcast or lose digits later.
+    """
+    found = A @ v if isinstance(A, Matrix) else A(v.clone())  # a function may write into what it is given
+    if not isinstance(found, Tensor) or found.shape != v.shape or found.dtype != v.dtype:
+        what = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"A @ v is {what}; allowed: {v.dtype} {tuple(v.shape)}, as v")
+    return found

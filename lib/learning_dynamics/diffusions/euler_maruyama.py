@@ -87,10 +87,14 @@ def _require_own_noise(diffusion: Callable[[Tensor, float], Tensor], x0: Tensor)
 def _noise(b: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
     """Return b times standard normal numbers, `b (*batch, d)` entrywise or `b (*batch, d, m)` as a matrix."""
     if b.ndim == x.ndim + 1 and b.shape[-2] == x.shape[-1]:
-        fresh = torch.randn((*x.shape[:-1], b.shape[-1]), generator=generator, dtype=x.dtype).to(x.device)
+        fresh = _normal((*x.shape[:-1], b.shape[-1]), x, generator)
         return (b @ fresh[..., None]).squeeze(-1)
     if b.ndim > x.ndim:
         raise ValueError(
             f"diffusion returned the shape {tuple(b.shape)}; allowed: {tuple(x.shape)}, or that with a last axis m"
         )
-    return b * torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
+    return b * _normal(x.shape, x, generator)
+
+
+def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)

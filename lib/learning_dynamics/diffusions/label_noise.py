@@ -84,7 +84,8 @@ def label_noise_gradient(
             error = perturbed / residual.shape[-1]
         else:  # one noise a place in the batch, not a sample: a sample drawn twice has two labels
             shape = (*residual.shape[:-1], batch_size)
-            rows = torch.randint(residual.shape[-1], shape, generator=generator).to(residual.device)
+            rows = torch.randint(residual.shape[-1], shape, generator=generator, device=generator.device)
+            rows = rows.to(residual.device)
             drawn = residual.gather(-1, rows) - sigma * _draw(shape, residual, noise, generator)
             error = torch.zeros_like(residual).scatter_add_(-1, rows, drawn / batch_size)
         return _by_autograd(predict, theta, error) if pullback is None else pullback(theta, error)
@@ -93,13 +94,15 @@ def label_noise_gradient(
 
 
 def _draw(shape: Sequence[int], like: Tensor, noise: str, generator: torch.Generator) -> Tensor:
+    where = generator.device
     if noise == "normal":
-        return torch.randn(*shape, generator=generator, dtype=like.dtype).to(like.device)
-    return (2 * torch.randint(2, tuple(shape), generator=generator) - 1).to(like)
+        return torch.randn(*shape, generator=generator, dtype=like.dtype, device=where).to(like.device)
+    return (2 * torch.randint(2, tuple(shape), generator=generator, device=where) - 1).to(like)
 
 
 def _by_autograd(predict: Predict, theta: Tensor, error: Tensor) -> Tensor:
-    with torch.enable_grad():
-        leaf = theta.detach().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = theta.detach().clone().requires_grad_()
+        error = error.clone() if error.is_inference() else error
         (pulled,) = torch.autograd.grad((predict(leaf) * error.detach()).sum(), leaf)
     return pulled

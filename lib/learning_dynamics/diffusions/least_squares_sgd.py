@@ -127,7 +127,7 @@ def sgd_diffusion_moments(
 
     size = d + d * d + 1
     generator = torch.func.vmap(velocity)(torch.eye(size, dtype=H.dtype, device=H.device)).mT
-    one_step = torch.as_tensor(scipy.linalg.expm(step_size * generator.cpu().double().numpy())).to(H)
+    one_step = torch.as_tensor(scipy.linalg.expm(step_size * generator.detach().cpu().double().numpy())).to(H)
     mean = -pieces.minimizer
     state = torch.cat([mean, torch.outer(mean, mean).flatten(), mean.new_ones(1)])
     means, seconds = [], []
@@ -160,10 +160,10 @@ def mean_square_thresholds(X: Tensor) -> Thresholds:
     d = len(pieces.H)
     if d > 30:
         raise ValueError(f"d = {d}; allowed: <= 30, since the operator has d^4 entries")
-    H = pieces.H.cpu().double().numpy()
+    H = pieces.H.detach().cpu().double().numpy()
     eye = np.eye(d)
     pull = np.kron(H, eye) + np.kron(eye, H)
-    kick = pieces.fourth.cpu().double().numpy().reshape(d * d, d * d)
+    kick = pieces.fourth.detach().cpu().double().numpy().reshape(d * d, d * d)
 
     def chain(eta: float) -> float:
         return float(np.abs(np.linalg.eigvals(np.eye(d * d) - eta * pull + eta**2 * kick)).max() - 1)

@@ -115,7 +115,7 @@ def diffusion_moments(
     Raises:
         ValueError: the times do not increase, the shapes do not match, or the solver gave up.
     """
-    clock = require_numbers("times", times).cpu().numpy()
+    clock = require_numbers("times", times).detach().cpu().numpy()
     if clock.ndim != 1 or len(clock) < 1 or not (np.diff(clock) > 0).all() or not np.isfinite(clock).all():
         raise ValueError(f"times = {clock.tolist()}; allowed: finite, increasing, at least one")
     require_tensors(mean0=(mean0, "d"), covariance0=(covariance0, "d d"), finite=True)

@@ -101,7 +101,8 @@ class OrnsteinUhlenbeck:
                 decay, V = self.transition(gap)
                 known[gap] = decay, _root(V)
             decay, root = known[gap]
-            fresh = torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
+            fresh = torch.randn(x.shape, generator=generator, dtype=x.dtype, device=generator.device)
+            fresh = fresh.to(x.device)
             x, now = x @ decay.mT + fresh @ root.mT, time
             path.append(x)
         return torch.stack(path)

@@ -99,8 +99,8 @@ def iterate(
 
     Raises:
         ValueError: `steps` or `record` is out of range, or `theta0` is not real floating point with at least one
-            axis, or `gradient` has another shape than `theta0`, or `rule` changes it, or `observe` or `watch` drops the
-            batch axes, or the rule reads the loss and `gradient` does not return it.
+            axis, or `gradient` has another shape than `theta0` or writes into it, or `rule` changes it, or `observe`
+            or `watch` drops the batch axes, or the rule reads the loss and `gradient` does not return it.
     """
     require_count("steps", steps, least=0)
     require_tensors(theta0=(theta0, "*batch d"))
@@ -117,7 +117,13 @@ def iterate(
             if watch is not None:
                 watched.append(infinite_unless(finite, watch(state), "watch"))
         if k < steps:
-            theta, state = take_step(rule, theta, gradient(theta, k), state)
+            version = 0 if theta.is_inference() else theta._version
+            found = gradient(theta, k)
+            if version != (0 if theta.is_inference() else theta._version):
+                raise ValueError(
+                    "gradient changes theta in place; allowed: a function that leaves it as it is"
+                )
+            theta, state = take_step(rule, theta, found, state)
             if theta.shape != theta0.shape:
                 raise ValueError(
                     f"theta0 has shape {tuple(theta0.shape)}; allowed: the shape {tuple(theta.shape)} that the rule's "

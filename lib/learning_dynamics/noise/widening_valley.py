@@ -120,7 +120,7 @@ def differenced_flow(start: float, step_size: float, std: float, steps: Tensor) 
     if not 0 < z < 1:
         raise ValueError(f"start = {start}; allowed: between 0 and 2 / step_size = {2 / step_size}")
     decayed = z * math.exp(-z) * torch.exp(-2 * step_size * std**2 * steps)
-    return 2 / step_size * torch.as_tensor(-lambertw(-decayed.cpu().numpy()).real).to(steps)
+    return 2 / step_size * torch.as_tensor(-lambertw(-decayed.detach().cpu().numpy()).real).to(steps)
 
 
 def _split(theta: Tensor) -> tuple[Tensor, Tensor]:

@@ -189,7 +189,9 @@ def damped_residual(
     _require_damping(damping)
 
     def product(matrix: LinearOperator | Tensor) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda v: (matrix @ torch.from_numpy(v.reshape(-1)).to(target)).cpu().numpy()
+        return lambda v: (
+            (matrix @ torch.from_numpy(v.reshape(-1)).to(target.device, target.dtype)).detach().cpu().numpy()
+        )
 
     operator = ScipyOperator(
         tuple(jacobian.shape),
@@ -255,8 +257,9 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
         for name, layer in layers.items()
     ]
     try:
-        with torch.enable_grad():
-            columns = [column.sum() for column in model(inputs).flatten(1).unbind(1)]
+        with torch.inference_mode(False), torch.enable_grad():
+            given = inputs.clone() if inputs.is_inference() else inputs
+            columns = [column.sum() for column in model(given).flatten(1).unbind(1)]
     finally:
         for hook in hooks:
             hook.remove()

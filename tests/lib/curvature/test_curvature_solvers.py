@@ -173,11 +173,34 @@ I2, ONE = torch.eye(2), torch.ones(2)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: curvature.conjugate_gradient(I2, torch.ones(2, 2, 2)), "b = Tensor; allowed: a float"),
+        (
+            lambda: curvature.conjugate_gradient(I2, torch.ones(2, 2, 2)),
+            "b = torch.float32 .2, 2, 2.; allowed: a float",
+        ),
         (
             lambda: curvature.conjugate_gradient(I2, torch.ones(2, dtype=torch.int64)),
-            "b = Tensor; allowed: a float",
+            "b = torch.int64 .2,.; allowed: a float",
         ),
+        (
+            lambda: curvature.conjugate_gradient(I2.half(), ONE.half()),
+            "b = torch.float16 .2,.; allowed: a float32",
+        ),
+        (
+            lambda: curvature.conjugate_gradient(ONE, ONE),
+            r"A @ v is torch.float32 \(\); allowed: torch.float32 \(2,\)",
+        ),
+        (
+            lambda: curvature.conjugate_gradient(I2, I2, preconditioner=ONE),
+            r"A @ v is .* \(2,\); allowed: .* \(2, 2\)",
+        ),
+        (lambda: curvature.conjugate_gradient(lambda v: v[:, None], ONE), r"A @ v is torch.float32 \(2, 1\)"),
+        (lambda: curvature.conjugate_gradient(lambda v: v[:, 0], I2), r"A @ v is torch.float32 \(2,\)"),
+        (
+            lambda: curvature.conjugate_gradient(lambda v: v.float(), ONE.double()),
+            "A @ v is torch.float32 .2,.; allowed",
+        ),
+        (lambda: curvature.top_eigenpairs(lambda v: v @ v, 1, ONE), r"A @ v is torch.float32 \(\)"),
+        (lambda: curvature.top_eigenpairs(lambda v: v.double(), 1, ONE), "A @ v is torch.float64"),
         (lambda: curvature.conjugate_gradient(I2, ONE * math.nan), "b has entries"),
         (lambda: curvature.conjugate_gradient(I2, ONE, damping=-1.0), "damping = -1.0"),
         (lambda: curvature.conjugate_gradient(I2, ONE, tolerance=0.0), "tolerance = 0.0"),
@@ -237,3 +260,10 @@ def test_an_asymmetric_matrix_is_refused(as_function):
     ):
         with pytest.raises(ValueError, match="allowed: a symmetric matrix"):
             call()
+
+
+def test_a_function_may_write_into_what_it_is_given():
+    b = torch.arange(1.0, 5.0, dtype=torch.float64)
+    found = curvature.conjugate_gradient(lambda v: v.mul_(2.0), b)
+    torch.testing.assert_close(found.x, b / 2)
+    assert curvature.top_eigenpairs(lambda v: v.mul_(2.0), 2, b).values.tolist() == pytest.approx([2, 2])

@@ -206,6 +206,7 @@ def test_bad_arguments_are_refused(call, message):
             {"theta0": torch.ones(3, 2), "observe": lambda theta: theta.sum()},
             r"observe returned the shape \(\)",
         ),
+        ({"gradient": lambda theta, k: theta.mul_(2.0)}, "gradient changes theta in place"),
     ],
 )
 def test_iterate_refuses_bad_arguments(changes, message):

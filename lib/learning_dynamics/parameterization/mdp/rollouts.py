@@ -100,5 +100,7 @@ def discounted_returns(rewards: Tensor, discount: float) -> Tensor:
 
 def _draw(cumulative: Tensor, generator: torch.Generator) -> Tensor:
     """Draw one index a row from cumulative probabilities `(N, m)`."""
-    uniform = torch.rand(len(cumulative), 1, generator=generator, dtype=torch.float64)
+    uniform = torch.rand(
+        len(cumulative), 1, generator=generator, dtype=torch.float64, device=generator.device
+    )
     return (uniform >= cumulative[:, :-1]).sum(-1)
