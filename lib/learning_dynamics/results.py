@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import operator
 import os
 import platform
 import re
@@ -230,7 +231,7 @@ def keep(
     provenance = Provenance(
         command=command,
         commit=library_commit() if commit is None else commit,
-        seeds=tuple(int(seed) for seed in seeds),
+        seeds=_whole_numbers(seeds),
         device=_device_in_words(device),
         torch=str(torch.__version__),
         wall_time=round(float(wall_time), 3),
@@ -324,6 +325,7 @@ def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, ato
         raise DisagreementError(f"{name} has shape {recomputed.shape} recomputed and {kept.shape} kept")
     if not kept.size:
         raise ValueError(f"{name} has shape {kept.shape}; allowed: at least one entry")
+    equal = kept == recomputed  # before large integers are rounded
     kept, recomputed = np.asarray(kept, np.float64), np.asarray(recomputed, np.float64)
     for side, values in (("recomputed", recomputed), ("kept", kept)):
         if np.isnan(values).any():
@@ -333,7 +335,7 @@ def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, ato
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         share = np.abs(kept - recomputed) / (atol + rtol * np.abs(kept))
     both_finite = np.isfinite(kept) & np.isfinite(recomputed)
-    share = np.where(kept == recomputed, 0.0, np.where(both_finite, share, np.inf))
+    share = np.where(equal, 0.0, np.where(both_finite & ~np.isnan(share), share, np.inf))
     index = np.unravel_index(int(share.argmax()), share.shape)
     entry = Worst(_plain_index(index), float(kept[index]), float(recomputed[index]), float(share[index]))
     if entry.share > 1:
@@ -345,12 +347,26 @@ def _worst(name: str, kept: np.ndarray, recomputed: np.ndarray, rtol: float, ato
 
 
 def _number_array(name: str, values: Any) -> np.ndarray:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array; allowed: all its numbers, inf for a diverged run")
+    try:
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu().resolve_conj().resolve_neg()
+            values = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        reason = str(error).partition(". ")[0]
+        raise ValueError(f"{name} = {reason}; allowed: an array of numbers") from error
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} has dtype {array.dtype}; allowed: booleans, integers or real numbers")
     return array
+
+
+def _whole_numbers(seeds: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(seed) for seed in seeds)
+    except TypeError:
+        raise ValueError(f"seeds = {seeds!r}; allowed: integers") from None
 
 
 def _plain_index(index: Any) -> tuple[int, ...]:

@@ -170,3 +170,28 @@ def test_without_tolerance_only_equal_numbers_agree() -> None:
     assert results.agree({"a": [0.0, -np.inf]}, {"a": [0.0, -np.inf]}, rtol=0.0).worst["a"].share == 0
     with pytest.raises(results.DisagreementError, match="inf times"):
         results.agree({"a": [0.0]}, {"a": [1e-300]}, rtol=0.0)
+
+
+@pytest.mark.parametrize("seeds", [[0.5, 1.7], "12", [None]])
+def test_seeds_are_whole_numbers(tmp_path: Path, seeds: object) -> None:
+    with pytest.raises(ValueError, match="seeds = .*; allowed: integers"):
+        results.keep(
+            "a/b", "c", {"x": [1.0]}, command="c", seeds=seeds, device="cpu", wall_time=1, folder=tmp_path
+        )
+
+
+@pytest.mark.parametrize(
+    "values", [np.ma.array([1.0, 2.0], mask=[0, 1]), torch.eye(2).to_sparse(), [[1, 2], [3]]]
+)
+def test_what_is_no_whole_array_is_refused(tmp_path: Path, values: object) -> None:
+    with pytest.raises(ValueError, match="x .*; allowed: "):
+        results.keep(
+            "a/b", "c", {"x": values}, command="c", seeds=[0], device="cpu", wall_time=1, folder=tmp_path
+        )
+
+
+def test_large_integers_are_compared_before_they_are_rounded() -> None:
+    kept, other = {"x": np.array([2**53])}, {"x": np.array([2**53 + 1])}
+    with pytest.raises(results.DisagreementError):
+        results.agree(kept, other, rtol=0)
+    assert results.agree(kept, other, rtol=1e-12).entries == 1

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -53,9 +54,22 @@ class RemoteFile:
 
     def __post_init__(self) -> None:
         for url in self.urls:
-            parts = urllib.parse.urlsplit(url)
-            if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+            if not _is_safe(url):
                 raise ValueError(f"url = {url!r}; allowed: https")
+
+
+def _is_safe(url: str) -> bool:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects that stay with https."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        if not _is_safe(newurl):
+            raise http.client.HTTPException(f"redirected to {newurl}, which is not https")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def cache_folder() -> Path:
@@ -97,26 +111,36 @@ def _download(name: str, file: RemoteFile, target: Path, timeout: float) -> None
     part = target.with_name(target.name + ".part")
     if part.exists() and part.stat().st_size >= file.size and not _is_right(part, file):
         part.unlink()
-    reasons = []
+    reasons: list[str] = []
     for url in file.urls:
-        try:
-            if not _is_right(part, file):  # a whole one is left when a process ends just before the renaming
-                _transfer(url, part, file.size, timeout)
-        except (OSError, http.client.HTTPException) as error:
-            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-                part.unlink(missing_ok=True)
-                raise
-            reasons.append(f"{url}: {getattr(error, 'reason', None) or error}")
-            continue
-        size = part.stat().st_size
-        if size < file.size:
-            reasons.append(f"{url}: ended after {size} of {file.size} bytes (kept, the next try continues)")
-        elif not _is_right(part, file):
+        for begun in (
+            part.exists(),
+            False,
+        ):  # once more from the start where the beginning was of another file
+            try:
+                if not _is_right(
+                    part, file
+                ):  # a whole one is left when a process ends just before the renaming
+                    _transfer(url, part, file.size, timeout)
+            except (OSError, http.client.HTTPException) as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                    part.unlink(missing_ok=True)
+                    raise
+                reasons.append(f"{url}: {' '.join(str(getattr(error, 'reason', None) or error).split())}")
+                break
+            size = part.stat().st_size
+            if size < file.size:
+                reasons.append(
+                    f"{url}: ended after {size} of {file.size} bytes (kept, the next try continues)"
+                )
+                break
+            if _is_right(part, file):
+                os.replace(part, target)
+                return
             part.unlink()
-            reasons.append(f"{url}: wrong checksum or size (removed)")
-        else:
-            os.replace(part, target)
-            return
+            if not begun:
+                reasons.append(f"{url}: wrong checksum or size (removed)")
+                break
     raise DataError(f"{name}: {target.name} could not be downloaded: " + "; ".join(reasons))
 
 
@@ -127,7 +151,7 @@ def _transfer(url: str, part: Path, size: int, timeout: float) -> None:
     if start:
         request.add_header("Range", f"bytes={start}-")
     try:
-        response = urllib.request.urlopen(request, timeout=timeout)
+        response = urllib.request.build_opener(_SafeRedirects).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the server's file is shorter than what is here
             part.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ Layout (big-endian): two zero bytes, a type code, the number of axes, one uint32
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 
@@ -27,14 +28,14 @@ def read(path: Path | str) -> np.ndarray:
             content = gzip.decompress(content)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path.name} = no whole gzip file ({error}); allowed: one") from error
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES or not content[3]:
         raise ValueError(f"{path.name}: header = {content[:4].hex()!r}; allowed: an IDX header")
     start = 4 + 4 * content[3]
     if len(content) < start:
         raise ValueError(f"{path.name}: the header ends after {len(content)} bytes; allowed: {start}")
     shape = tuple(int(size) for size in np.frombuffer(content[4:start], ">u4"))
     dtype = np.dtype(TYPES[content[2]])
-    expected = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
         raise ValueError(f"{path.name}: {len(content)} bytes; allowed: {expected} for shape {shape}")
     return np.frombuffer(content, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="))

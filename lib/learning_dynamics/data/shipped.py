@@ -30,7 +30,7 @@ class ShippedSet:
 
 @cache
 def read_mnist_10k() -> Arrays:
-    """Return images (10000, 28, 28) and labels (10000,), uint8; the file is verified once per process.
+    """Return images (10000, 28, 28) and labels (10000,), uint8, read-only; the file is verified once per process.
 
     Raises:
         ValueError: The file is not the one that belongs to this version of the library.
@@ -40,7 +40,10 @@ def read_mnist_10k() -> Arrays:
     if digest != MNIST_10K_SHA256:
         raise ValueError(f"SHA-256 of {MNIST_10K.name} = {digest}; allowed: {MNIST_10K_SHA256}")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        return arrays["images"], arrays["labels"]
+        images, labels = arrays["images"], arrays["labels"]
+    for kept in (images, labels):
+        kept.setflags(write=False)  # the next call returns them again
+    return images, labels
 
 
 def _read_digits() -> Arrays:

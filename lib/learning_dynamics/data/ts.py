@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-SETTINGS = ("univariate", "timestamps", "missing", "equallength", "serieslength", "classlabel", "targetlabel")
+SETTINGS = (
+    "univariate", "dimension", "dimensions", "timestamps", "missing", "equallength", "serieslength", "classlabel",
+    "targetlabel",
+)  # fmt: skip
 """Header lines that say how the data are to be read (compared in lower case); the others are names and remarks."""
 
 
-def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_ts(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     """Return univariate series of one length and their labels from a `.ts` file (Bagnall et al. 2018).
 
     Lines that start with `#` are comments and those with `@` are headers; the data begin after `@data`. What the
@@ -26,18 +29,26 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
     Raises:
         ValueError: the file has no data; a header declares what is not read here (several channels, time stamps,
             missing values, unequal lengths, a number to predict) or says something twice; or a line has several
-            channels, a value that is missing or not finite, another length, or a label that is empty or not declared.
+            channels, a value that is missing or not finite, another length, or a label that is empty or not declared;
+            or the file is no text in UTF-8.
     """
+    path = Path(path)
     headers: dict[str, str] = {}
     series: list[np.ndarray] = []
     labels: list[str] = []
     data, length, classes = False, 0, frozenset[str]()
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path.name} = {error.reason} at byte {error.start}; allowed: text in UTF-8"
+        ) from error
+    for number, line in enumerate(text.split("\n"), 1):
         line = line.strip()
         if not line or line.startswith("#"):
             continue
         if line.startswith("@"):
-            word, _, rest = line[1:].partition(" ")
+            word, rest = (*line[1:].split(None, 1), "", "")[:2]
             word = word.lower()
             if data or (word in SETTINGS and word in headers):
                 raise ValueError(
@@ -58,6 +69,8 @@ def read_ts(path: Path) -> tuple[np.ndarray, np.ndarray]:
                 f"{path.name}, line {number} = {line[:40]!r}; allowed: one channel and a label, `1.0,2.5,...:label`"
             )
         try:
+            if "_" in values or not values.isascii():
+                raise ValueError("Python's numbers, no others'")
             row = np.array([float(value) for value in values.split(",")])
         except ValueError:
             raise ValueError(
@@ -82,6 +95,8 @@ def _declared(file: str, headers: dict[str, str]) -> tuple[int, frozenset[str]]:
     """Return the length of a series (0 where none is declared) and the classes (none if they are not named)."""
     for word, right in (
         ("univariate", "true"),
+        ("dimension", "1"),
+        ("dimensions", "1"),
         ("timestamps", "false"),
         ("missing", "false"),
         ("equallength", "true"),

@@ -21,6 +21,7 @@ import torch
 from learning_dynamics import data
 from learning_dynamics.data import cifar, idx, libsvm, shipped
 from learning_dynamics.data.public import PUBLIC
+from learning_dynamics.data.ts import read_ts
 
 CONTENT = bytes(np.random.default_rng(0).integers(0, 256, 300_000, dtype=np.uint8))
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -245,11 +246,30 @@ def test_a_server_that_sends_another_range_is_refused(server, cache: Path) -> No
     assert (cache / "set" / "f.bin.part").read_bytes() == CONTENT[:50]
 
 
-def test_a_foreign_partial_file_costs_one_more_try(server, cache: Path) -> None:
+def test_a_foreign_partial_file_costs_one_more_request(server, cache: Path) -> None:
     leave_part(cache, b"something else")
-    with pytest.raises(data.DataError, match="wrong checksum or size"):
-        data.fetch("some-set", known(url(server)))
     assert data.fetch("some-set", known(url(server))).read_bytes() == CONTENT
+    assert server.requests == [("/f.bin", "bytes=14-"), ("/f.bin", None)]
+
+
+def test_a_short_page_of_the_first_server_does_not_spoil_the_second(server, cache: Path) -> None:
+    server.files["/page"] = b"<html>try again later</html>"
+    assert data.fetch("some-set", known(url(server, "/page"), url(server))).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("target", ["http://example.invalid/f.bin", "ftp://example.invalid/f.bin"])
+def test_redirects_away_from_https_are_not_followed(
+    server, cache: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    def redirecting(handler: Handler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", target)
+        handler.end_headers()
+
+    monkeypatch.setattr(Handler, "do_GET", redirecting)
+    with pytest.raises(data.DataError, match="redirected to .*, which is not https") as caught:
+        data.fetch("some-set", known(url(server)))
+    one_line(caught)
 
 
 @pytest.mark.parametrize(
@@ -523,3 +543,36 @@ def test_a_public_set_that_cannot_be_had_is_no_other_set(server, monkeypatch: py
     server.files.clear()
     with pytest.raises(data.DataError, match="^a1a: a1a could not be downloaded"):
         data.load("a1a", "paper")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"@data\n1_0,2:a\n", "numbers, none missing"),
+        ("@data\n\uff11,2:a\n".encode(), "numbers, none missing"),
+        (b"@data\n1,2:a\x0b3,4:b\n", "one channel and a label"),
+        ("@data\n1,2:a\u20283,4:b\n".encode(), "one channel and a label"),
+        (b"@data\n1,2:\xe9\n", "allowed: text in UTF-8"),
+        (b"@univariate\tfalse\n@data\n1,2:a\n", "@univariate = 'false'"),
+        (b"@dimensions 2\n@data\n1,2:a\n", "@dimensions = '2'"),
+    ],
+)
+def test_ts_files_that_only_look_right(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.ts"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        read_ts(str(path))
+    assert "allowed" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_idx_headers_whose_sizes_overflow_or_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for header in (b"\0\0\x08\x00a", b"\0\0\x08\x04" + b"\0\x01\0\0" * 4):
+        path.write_bytes(header)
+        with pytest.raises(ValueError, match="allowed"):
+            idx.read(path)
+
+
+def test_what_stays_in_memory_cannot_be_written_into() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        shipped.read_mnist_10k()[0][0] = 0
