@@ -42,7 +42,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (entry.library) {
       const name = entry.title.split(".").pop();
       const code = /[a-z][A-Z]|_|[A-Z]{2}/.test(name) && !entry.kind.endsWith("module");
-      if (query === entry.path || query === entry.path.replace(/^learning_dynamics\./, "")) return 99.5;
+      if (query === entry.path || query === entry.path.replace(/^learning_dynamics\./, "")) return /[._]/.test(query) ? 99.5 : 91;
       if (list.length === 1 && (entry.last === query || entry.last.replace(/_/g, "") === query)) return (code ? 98.5 : 86) + (name === typed ? 0.5 : 0) - entry.depth / 10;
       if (entry.path.endsWith(`.${query}`)) return 96;
       if (entry.last.replace(/_/g, "") === list.join("")) return 82 - entry.depth / 10;
@@ -101,13 +101,15 @@ document.addEventListener("DOMContentLoaded", () => {
     return item(`${pages[entry.page]}.html${entry.anchor ? "#" : ""}${entry.anchor}`, title || entry.second, where, text, list);
   };
 
+  // A name such as torch.func.vmap is found by what it begins with and by each of its parts.
+  const parts = (word) => [word, ...(word.includes(".") ? word.split(".").flatMap((part, k, all) => [part, all.slice(0, k + 1).join(".")]) : [])];
   // How well a page's words fit: the typed phrase in one block, else as many of its words as one block holds.
   const fit = ({ blocks }, list, query) => {
     const wanted = list.map(stem);
     let best = { value: 0, anchor: "", text: "" };
     for (const [anchor, text] of blocks) {
       const held = norm(text);
-      const known = new Set(held.map(stem));
+      const known = new Set(held.flatMap(parts).map(stem));
       const value = wanted.filter((word) => known.has(word)).length + (list.length > 1 && inside(query, held.join(" ")) ? 10 : 0);
       if (value > best.value) best = { value, anchor, text };
     }
@@ -121,8 +123,37 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const read = (page) => fetch(`_static/search/text/${page}.json`).then((answer) => answer.json()).catch(() => ({ blocks: [] }));
 
+  // Letters put in, left out, changed or swapped with the next to come from one word to another; more than `most` count as many.
+  const apart = (one, other, most) => {
+    if (Math.abs(one.length - other.length) > most) return Infinity;
+    const rows = [[...Array(other.length + 1).keys()]];
+    for (let i = 1; i <= one.length; i += 1) {
+      rows[i] = [i];
+      for (let j = 1; j <= other.length; j += 1) {
+        const same = one[i - 1] === other[j - 1];
+        rows[i][j] = Math.min(rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (same ? 0 : 1));
+        const swapped = i > 1 && j > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1];
+        if (swapped) rows[i][j] = Math.min(rows[i][j], rows[i - 2][j - 2] + 1);
+      }
+    }
+    return rows[one.length][other.length] <= most ? rows[one.length][other.length] : Infinity;
+  };
+  // What a misspelt query may have meant: each word that the book does not know, by the nearest that titles and names hold.
+  const corrected = (list) => {
+    const uses = new Map();
+    for (const { bag } of entries) for (const word of bag) uses.set(word, (uses.get(word) || 0) + 1);
+    const known = (word) => word.length < 4 || /\d/.test(word) || uses.has(word) || stopwords.includes(word)
+      || Object.hasOwn(Search._index.terms, stem(word)) || Object.hasOwn(Search._index.titleterms, stem(word));
+    const nearest = (word) => {
+      const most = word.length > 6 ? 2 : 1;
+      const near = [...uses.keys()].map((each) => [apart(word, each, most), -uses.get(each), each]).filter(([far]) => far <= most);
+      return near.sort((a, b) => a[0] - b[0] || a[1] - b[1])[0]?.[2] || word;
+    };
+    return list.map((word) => (known(word) ? word : nearest(word))).join(" ");
+  };
+
   const MOST = 40;
-  Search.query = async (typed) => {
+  Search.query = async (typed, meant = "") => {
     const list = words(typed);
     const plain = list.filter((word) => !KINDS.has(word) && !/^([a-z]\.)?[\d.]+$/.test(word) && !stopwords.includes(word));
     const found = rank(typed);
@@ -131,11 +162,19 @@ document.addEventListener("DOMContentLoaded", () => {
     const [, terms, excluded] = Search._parseQuery(typed);
     const held = plain.length ? Search.performTermsSearch(terms, excluded) : [];
     const others = held.map(([page]) => page).filter((page) => pages.includes(page) && !whole.has(page));
+    const other = shown.length || others.length || meant ? "" : corrected(list);
+    if (other && other !== list.join(" ")) {
+      await Search.query(other, typed);
+      return;
+    }
     Search.stopPulse();
     Search.title.textContent = "Search results";
     Search.status.textContent = !shown.length && !others.length ? "Nothing found. Try fewer words, a number such as “Theorem 9.3”, or a name of the library."
       : `${found.length > MOST ? `The best ${MOST} of ${found.length} places` : `${found.length} ${found.length === 1 ? "place" : "places"}`}`
       + (others.length ? `, and ${others.length} ${others.length === 1 ? "page that holds" : "pages that hold"} the words.` : ".");
+    if (meant && (shown.length || others.length)) {
+      Search.status.textContent = `Nothing found for “${meant.trim()}”. For “${typed}”: ${Search.status.textContent}`;
+    }
     Search.output.replaceChildren(...shown.map((entry) => placed(entry, plain)));
     const query = plain.join(" ");
     const fits = await Promise.all(others.map(async (page) => ({ page, ...fit(await read(page), plain, query) })));

@@ -170,7 +170,7 @@ class Bench:
         page.on("request", self._request)
         if before:
             page.add_init_script(before)
-        page.goto(f"{self.address}/{name}.html{query}")
+        page.goto(f"{self.address}/{name}.html{query}", timeout=60_000)
         if script:
             page.evaluate("() => window.MathJax?.startup?.promise")
             page.evaluate("() => document.fonts.ready")

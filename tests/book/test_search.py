@@ -42,6 +42,9 @@ FIRST = {
     "chapter 1.1": MINIMUM_NORM,
     "minimum norm": MINIMUM_NORM,
     "implicit bias": "book/parts/implicit_bias.html",
+    "momentum": "book/parts/momentum.html",
+    "heavy ball": "book/glossary.html#term-heavy-ball",
+    "learning_dynamics.momentum": "book/api/momentum.html#module-learning_dynamics.momentum",
     "empirical Fisher": "chapters/curvature/empirical_fisher.html",
     "damping": "chapters/curvature/damping.html",
     "mirror descent": "book/glossary.html#term-mirror-descent",
@@ -108,6 +111,30 @@ def test_a_number_that_the_book_and_a_source_use_finds_both_the_books_first(benc
     page = results(bench, "Theorem 4.2.1")
     lines = page.locator("#search-results li").all_inner_texts()
     assert lines[0].startswith("Theorem 4.2.1") and "Theorem 4.2.1 · Orvieto" in lines[1]
+
+
+@needs_chromium
+def test_a_name_with_dots_is_shown_where_it_is_used(bench: Bench) -> None:
+    page = results(bench, "torch.func")
+    assert "torch.func" in page.locator("#search-results li p.context").first.inner_text()
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("preconditoner", "preconditioner"),
+        ("natural gradeint", "natural gradient"),
+        ("momentun", "momentum"),
+        ("poliak step", "polyak step"),
+    ],
+)
+def test_a_misspelt_word_is_understood(typed: str, meant: str, bench: Bench) -> None:
+    page = results(bench, typed)
+    said = page.locator("#search-results .search-summary").inner_text()
+    assert said.startswith(f"Nothing found for “{typed}”. For “{meant}”: ")
+    first = page.locator("#search-results li > a").first.get_attribute("href")
+    assert first == results(bench, meant).locator("#search-results li > a").first.get_attribute("href")
 
 
 @needs_chromium
