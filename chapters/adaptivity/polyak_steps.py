@@ -627,7 +627,7 @@ def formula_error(rows):
 
 # %%
 floor_steps, floor_runs = (
-    run.pick(smoke=2000, book=6000, paper=20_000),
+    run.pick(smoke=500, book=6000, paper=20_000),
     run.pick(smoke=10, book=60, paper=200),
 )
 floor_draws = torch.randint(2, (floor_steps, floor_runs), generator=run.generator("floor"))
@@ -644,7 +644,7 @@ def late_excess(rule):  # ℒ − ℒ⋆, mean over the second half of each run,
 
 by_c = torch.stack([late_excess(rules.SPS(cap=math.inf, c=c)) for c in (0.5, 1.0, 3.0, 10.0)])
 by_formula = 1 + torch.tensor([w / (2 - w) for w in (1.0, 0.5, 1 / 6, 0.05)], **like) / (1 / 3) ** 2
-assert torch.allclose(by_c.mean(1), by_formula, rtol=0.1)
+assert torch.allclose(by_c.mean(1), by_formula, rtol=run.pick(smoke=0.5, book=0.1, paper=0.1))
 
 # %% tags=["hide-input"]
 ledger.check(
@@ -1076,7 +1076,7 @@ ledger.check(
 
 # %%
 long_steps, long_runs = (
-    run.pick(smoke=4000, book=10_000, paper=100_000),
+    run.pick(smoke=1000, book=10_000, paper=100_000),
     run.pick(smoke=10, book=100, paper=400),
 )
 long_draws = torch.randint(2, (long_steps, long_runs), generator=run.generator("long"))
@@ -1712,8 +1712,8 @@ ledger.check_each(
 # A larger cap than $10$ changes nothing at all, since the first quotients are smaller. **The first hyper-parameter, $c_0$, divides every step**, as the step size of SGD multiplies it, and it matters, in no direction that is
 # known beforehand: with batches of 5 the value $2$ ends hundreds of times higher than $1$, with batches of 20 the value $4$ ends four times lower, and on the digits $c_0=\frac14$ ends about seven times lower (table below).
 #
-# The source says that $c_0=1$ with the cap $10$ "yields consistent result", and does not say what it compares. The row above takes the strong reading, that $c_0=1$ is the best value in both set-ups; it is false for batches of 20. A weaker reading came to our mind only after we had seen these runs: $c_0=1$ need not be the best value anywhere,
-# but its *worst case* over the two set-ups is the least. The worst case is the larger of the two values of $\ln(\text{gap}/\text{least gap of the five }c_0)$. On the runs from which we took the reading it is true. This proves nothing, so we fixed it, and then tested it on two sets that had no part in its choice: diabetes (is the target above its median?) and
+# The source says that $c_0=1$ with the cap $10$ "yields consistent result", and does not say what it compares. The row above takes the strong reading, that $c_0=1$ is the best value in both set-ups; it is false for batches of 20. A weaker reading came to our mind only after we had seen these runs:
+# of the five values $c_0=1$ has the least *worst case* over the two set-ups, the larger of the two values of $\ln(\text{gap}/\text{least gap of the five }c_0)$. On these runs it is true, which proves nothing. So we fixed this reading, and then tested it on two sets that had no part in its choice: diabetes (is the target above its median?) and
 # the digits (above 4?), with the loss, the inputs and the two batch sizes of the notebooks, new seeds, and 10,000 steps.
 
 # %%
@@ -1942,8 +1942,7 @@ figures.comparison(
 #
 # :::{dropdown} Answer
 # Never, in any of the twenty runs on the true file. At zero every loss is $\ln2$ and every gradient is large, and the first quotient
-# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient. It has
-# adapted once.
+# stays the smallest. From then on DecSPS *is* SGD with the step $Q/\sqrt{k+1}$, where $Q$ is that quotient.
 # :::
 #
 # Why is DecSPS behind on a1a from the far start? In directions where only the ridge $\rho$ curves the loss, the part of the start that is left after $K$ steps is about
@@ -2132,7 +2131,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# The first row shows that the question is not decided. With twenty seeds, our first number, the mean on the digits was on either side of one point, according to the seeds; with forty the interval still contains one point. The second row asks a weaker question: is the best tuned rival ahead at all on the digits? Since it was chosen *after* these runs, it is put to forty new seeds. It is ahead, by about one point. The table lists the difference to each rival on both sets
+# The first row shows that the question is not decided: with twenty seeds, our first number, the mean on the digits was on either side of one point, and with forty the interval still contains it. The second row asks a weaker question: is the best tuned rival ahead at all on the digits? Since it was chosen *after* these runs, it is put to forty new seeds. It is ahead, by about one point. The table lists the difference to each rival on both sets
 # (the source has no such comparison, hence the words *not compared* and *not evaluated*). On the digits all four rivals are ahead in the mean; on breast cancer no difference is shown. **No advantage of DecSPS is shown over any rival on either set.** The digits are the set on which
 # its training loss stays high, too ({numref}`fig-polyak-steps-shipped`): the smallest quotient keeps the step short.
 #
