@@ -826,8 +826,8 @@ axes[1].legend(loc="upper left", fontsize=8)
 plt.show()
 
 # %% [markdown]
-# The first card compares the two methods where the minima differ: the *late average* of a run, with weights $(k+1)^3$ for the iterates, must lie nearer to the minimizer for DecSPS than for SPS. Where
-# the minima coincide SPS has no bias, and the order must not be found. The second card uses a bound of ours, fixed before the run: late averages within $0.1$ (a twentieth of the
+# The row below compares the two methods where the minima differ: the *late average* of a run, with weights $(k+1)^3$ for the iterates, must lie nearer to the minimizer for DecSPS than for SPS. Where
+# the minima coincide SPS has no bias, and the order must not be found. The card uses a bound of ours, fixed before the run: late averages within $0.1$ (a twentieth of the
 # distance between the two minima) of the points announced, the minimizer for DecSPS and $\theta^\circ$ for SPS, which is more than $0.3$ away from it.
 
 # %% tags=["hide-input"]
