@@ -1514,8 +1514,9 @@ figures.numbers(
 #
 # $$
 # \begin{aligned}
-# a&=\frac{r^\top z}{s^\top As},\quad x\leftarrow x+as,\quad r'=r-aAs,\\
-# z'&=Pr',\quad s\leftarrow z'+\frac{r'^\top z'}{r^\top z}\,s .
+# a&=\frac{r^\top z}{s^\top As},\quad x\leftarrow x+as,\\
+# r'&=r-aAs,\quad z'=Pr',\\
+# s&\leftarrow z'+\frac{r'^\top z'}{r^\top z}\,s .
 # \end{aligned}
 # $$
 #
