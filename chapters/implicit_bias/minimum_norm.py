@@ -207,6 +207,11 @@ plt.show()
 # Both statements are put to the test on random problems with 20 samples and 60 weights. Each seed is one problem, and
 # the seeds are one batch axis. We draw vectors $v$ at random and make them invisible by removing their row-space
 # part, $\zeta=v-\Pi v$ with $\Pi=X^+X$. What breaks the lemma is to leave that part in.
+#
+# Each result on this page is checked by a computation like this one. A row or a card below it says what was measured and how large it was
+# allowed to be ($\varepsilon=2^{-52}$ is the rounding error of 64-bit numbers); after "what breaks it" the same number follows for something
+# wrong, the *control*, which has to fail. "At best" is the wrong value that comes nearest to passing, and "at least" the lower end of a 99.9 % interval.
+# {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the rest.
 
 # %%
 n, d = 20, 60

@@ -27,7 +27,6 @@ PERCENT = 100.0
 MOST_PARTS = 12
 
 THINNED = "the CSV keeps only some of the points of a line"
-STATISTIC = "the picture shows geometric means, the CSV plain means or medians of the same runs"
 UNITS = "the picture shows a ratio, an inverse or a multiple of the columns"
 KIND = "the picture shows the numbers as bars, a map, error bars, or one artist a point"
 SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
