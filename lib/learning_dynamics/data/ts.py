@@ -68,10 +68,11 @@ def read_ts(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(
                 f"{path.name}, line {number} = {line[:40]!r}; allowed: one channel and a label, `1.0,2.5,...:label`"
             )
+        plain = (
+            values if values.isascii() and "_" not in values else "?"
+        )  # float takes 1_000 and other alphabets
         try:
-            if "_" in values or not values.isascii():
-                raise ValueError("Python's numbers, no others'")
-            row = np.array([float(value) for value in values.split(",")])
+            row = np.array([float(value) for value in plain.split(",")])
         except ValueError:
             raise ValueError(
                 f"{path.name}, line {number} = {line[:40]!r}; allowed: numbers, none missing"

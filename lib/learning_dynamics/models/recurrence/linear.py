@@ -154,7 +154,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 # `apply` asks for the signature at each call, which takes as long as ten operations
-_Recurrence.forward.__signature__ = inspect.signature(_Recurrence.forward)  # type: ignore[attr-defined]
+_Recurrence.forward.__signature__ = inspect.signature(_Recurrence.forward)  # type: ignore[attr-defined]  # any function takes one
 
 
 def _paired(later: Tensor, earlier: Tensor) -> Tensor:
