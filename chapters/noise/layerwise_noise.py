@@ -1084,11 +1084,11 @@ def train(m, sigma, eta, way, seeds=5, time=None):
     return torch.stack(curve).nan_to_num(nan=math.inf), W, a
 
 
+# %%
 def settled(curve):  # effective loss, averaged over the last fifth of the run, per start
     return curve[4 * len(curve) // 5 :, 1].mean(0)
 
 
-# %%
 def least(sigma):  # of the effective loss: the length of the predictions is shortened by `push`
     size, push = (truth @ S @ truth).sqrt(), sigma**2 * S.trace().sqrt()
     return torch.where(push < size, push * size - push**2 / 2, size**2 / 2)
@@ -1268,6 +1268,8 @@ ledger.check(
     needs="book",
     rtol=0.1,
 )
+
+# %%
 reached = {  # η = .1: ησ²mλ₁ of each cell, and the three ratios
     0.1 * sigma**2 * m * top: [runs_at[False, way, m, sigma] for way in ("none", "all", "one")]
     for lowered, way, m, sigma in runs_at
@@ -1281,6 +1283,8 @@ first_lost = [
 with_lowered = [
     float(ratio.mean()) for (lowered, way, *_), ratio in runs_at.items() if lowered and way == "one"
 ]
+
+# %% tags=["hide-input"]
 figures.comparison(
     [
         (
