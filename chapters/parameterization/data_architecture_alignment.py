@@ -43,7 +43,7 @@ import matplotlib.pyplot as plt
 import mpmath
 import numpy as np
 import torch
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 from torch import nn
 from torch.func import grad, jacrev, jvp, vmap
 from torch.nn import functional
@@ -55,12 +55,12 @@ from learning_dynamics.ledger import (
     Ledger,
     at_least,
     at_most,
-    between,
     control,
     correction,
     equals,
     identity,
     inequality,
+    ordering,
 )
 from learning_dynamics.parameterization import column_space
 from learning_dynamics.rules import GradientDescent
@@ -1211,6 +1211,17 @@ def counted(never, always):  # misaligned steps of the first, aligned ones of th
     return np.concatenate([Q[never][0], recorded_epochs - Q[always][0]])
 
 
+def fitted_wrongly(
+    fits, fails
+):  # runs of the first that end with errors, runs of the second that end without
+    return [int((still_wrong[fits] > 0).sum()), int((still_wrong[fails] == 0).sum())]
+
+
+assert (
+    kept["two-moons"]["residual"].max() < 0.002 and kept["sine"]["residual"].min() > 0.08
+)  # any bar between
+
+
 # %% tags=["hide-input"]
 ledger.check(
     "representation:eq-7",
@@ -1225,11 +1236,11 @@ ledger.check(
 ledger.check(
     "representation:fig-1",
     "Two moons are fitted by every run, the sine by none",
-    measured=still_wrong["sine"][0] - still_wrong["two-moons"][0],
-    criterion=at_least("training error after 1000 epochs, sine minus moons, every seed", 0.01),
-    control=control(
-        "two moons twice", float(still_wrong["two-moons"].max() - still_wrong["two-moons"].min())
+    measured=fitted_wrongly("two-moons", "sine"),
+    criterion=equals(
+        "runs of two moons that end with errors, and of the sine that end without, of ten each", 0
     ),
+    control=control("the data sets exchanged", fitted_wrongly("sine", "two-moons")),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -1244,16 +1255,17 @@ ledger.check(
     expected="not reproduced",
     claim="experiment",
     seeds=kept["digits"].provenance.seeds,
-    reason="At widths m = 2 and 4 all runs agree. At m = 1 seven of ten runs are misaligned at some epochs between 3 "
+    reason="At widths m = 2 and 4 all runs agree. At m = 1 seven of ten runs are misaligned at some epochs between 5 "
     "and 50, and three of these still make errors at the end; 200 of scikit-learn's digits stand in for Semeion's 400.",
 )
 
 # %% [markdown]
-# The source says "high training errors" without a number; here they lie between $.07$ and $.53$, and every step that was recorded counts.
+# The source says "high training errors" without a number; here they lie between $.07$ and $.53$, and every step that was recorded counts. Where exactly the bar of 5 % lies does not matter here: the largest share on two moons is below $.002$ and the smallest on the sine above
+# $.08$, so that every bar between the two counts the same steps.
 #
 # **LeNet.** The digits are scikit-learn's, enlarged to $16\times16$, with the question whether a digit is odd: Semeion's file
 # could not be had here, but its loader is ready. Random images
-# have the same network, loss and number of outputs; only the data differ. The check asks how well the count of misaligned steps tells runs that end with errors from runs that do not, by the area under the ROC curve: the probability that a run with errors has a higher count than a run without. A half is chance; the smallness of the network as the score is the control.
+# have the same network, loss and number of outputs; only the data differ. The check asks how well the count of misaligned steps tells runs that end with errors from runs that do not, by the area under the ROC curve: the probability that a run with errors has a higher count than a run without. A half is chance, and the source prints no number. So the card asks how often an area as large as the one found would come about if the counts had nothing to do with the errors (the rank test of Mann and Whitney); less than once in a thousand counts as telling. The control takes the smallness of the network as the score.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Errors go with the count, not with the width.** LeNet with random labels, three widths, ten seeds each; one dot a run. Horizontal: share of the recorded steps that count as misaligned. Vertical: training error at the last epoch, all zeros on the lowest line. Circled: the labels are aligned at the last epoch and the run is stuck all the same. What breaks it (dashed): the level of coin tossing, which three of the wider networks cannot leave.", "name": "fig-data-architecture-alignment-lenet"}, "image": {"alt": "Scatter plot of training error against the share of misaligned steps in three colours for three widths. All runs with shares below one fifth lie at zero; those above have errors, three of them near one half, one of which is circled."}}
 images_run = kept["random"]
@@ -1278,21 +1290,23 @@ plt.show()
 failed = final["error"].reshape(-1) > 0
 
 
-def area(score):  # probability that a run with errors scores higher than one without
-    ranks = rankdata(np.asarray(score).reshape(-1))
-    bad, good = failed.sum(), (~failed).sum()
-    return (ranks[failed].sum() - bad * (bad + 1) / 2) / (bad * good)
+def rank_test(score):  # area under the ROC curve, and how often chance alone gives as much
+    score = np.asarray(score).reshape(-1)
+    wins = mannwhitneyu(score[failed], score[~failed], alternative="greater")
+    return wins.statistic / (failed.sum() * (~failed).sum()), wins.pvalue
 
 
 smallness = -np.repeat(images_run["widths"][:, None].astype(float), final["error"].shape[1], 1)
+by_count, by_size = (rank_test(score)[0] for score in (counts, smallness))
+print(f"area under the ROC curve: {by_count:.2f} by the count, {by_size:.2f} by the size")
 
 # %% tags=["hide-input"]
 ledger.check(
     "representation:claim-error-follows-alignment",
     "Over 30 runs the count of misaligned steps tells which end with errors",
-    measured=area(counts),
-    criterion=between("area under the ROC curve for 'errors remain'", 0.95, 1.0),
-    control=control("smallness of the network as the score", area(smallness)),
+    measured=rank_test(counts)[1],
+    criterion=at_most("probability of such an area under the ROC curve by chance", 1e-3),
+    control=control("smallness of the network as the score", rank_test(smallness)[1]),
     expected="reproduced",
     claim="experiment",
     show="card",
@@ -1378,26 +1392,39 @@ plt.show()
 # %%
 ends_moved = {task: kept[task]["relative_change"][0, -1] for task in ("two-moons", "sine")}
 failed_change = np.concatenate([ends_moved["sine"][~living], final["relative_change"][died]])
+log_moved = {"the sine": np.log(ends_moved["sine"]), "two moons": np.log(ends_moved["two-moons"])}
+exchanged = dict(zip(log_moved, reversed(log_moved.values()), strict=True))
 
 # %% tags=["hide-input"]
 ledger.check(
     "representation:table-1",
-    "The kernel moves at least ten times more on two moons than on the sine; dead runs stand still",
-    measured=[
-        float(np.median(ends_moved["two-moons"]) / np.median(ends_moved["sine"])),
-        float(np.median(ends_moved["sine"][living]) / failed_change.max()),
-    ],
-    criterion=at_least("ratio of median changes: moons/sine, living/dead", 10.0),
+    "The kernel moves more on two moons than on the sine",
+    measured=log_moved,
+    criterion=ordering("logarithm of the kernel's relative change at the end", list(log_moved)),
+    control=control("the data sets exchanged", exchanged),
+    expected="reproduced",
+    claim="experiment",
+    seeds=kept["sine"].provenance.seeds,
+)
+ledger.check(
+    "representation:beyond-dead-kernel",
+    "Where a layer has died, the kernel is back near its start: at least ten times nearer than in living sine runs",
+    measured=ends_moved["sine"][living].min() / failed_change,
+    criterion=at_least("least change of a living sine run over that of a dead run", 10.0),
     control=control(
-        "the data sets exchanged",
-        float(np.median(ends_moved["sine"]) / np.median(ends_moved["two-moons"])),
+        "two moons in the place of the dead runs",
+        float(ends_moved["sine"][living].min() / ends_moved["two-moons"].min()),
     ),
     expected="reproduced",
     claim="experiment",
     seeds=kept["sine"].provenance.seeds,
 )
+
+# %%
 absolute = {task: float(np.median(kept[task]["change"][0, -1])) for task in ("two-moons", "sine")}
 digits_error = kept["digits"]["error"][:, -1]
+
+# %% tags=["hide-input"]
 figures.comparison(
     [
         (
