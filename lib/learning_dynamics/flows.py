@@ -86,7 +86,8 @@ def gradient_flow(
 
     Raises:
         ValueError: `times`, `rtol`, `atol`, `method`, `max_evaluations` or the dtype of `theta0` is not one of those
-            allowed, `theta0` or the field there is not finite, or the field has another shape than `theta0`.
+            allowed, `theta0` or the field there is not finite, or the field has another shape than `theta0`
+            or is not real.
     """
     grid = _times(times)
     require_count("max_evaluations", max_evaluations)
@@ -115,6 +116,9 @@ def gradient_flow(
     def velocity(clock: float, flat: NDArray[np.float64]) -> NDArray[np.float64]:
         t = time(clock)
         field = vector_field(tensor(flat.copy()), t)
+        if not isinstance(field, Tensor) or field.is_complex():
+            what = field.dtype if isinstance(field, Tensor) else type(field).__name__
+            raise ValueError(f"vector_field is {what}; allowed: a real tensor")
         if field.shape != theta0.shape:
             raise ValueError(f"vector_field has shape {tuple(field.shape)}; allowed: {tuple(theta0.shape)}")
         nonlocal evaluations

@@ -176,9 +176,14 @@ def _t_interval(estimate: float, error: float, freedom: float, level: float) -> 
 def _array(name: str, samples: Samples) -> Array:
     """Return finite numbers as a float64 array of any shape."""
     if isinstance(samples, torch.Tensor):
-        samples = samples.detach().cpu().numpy()
+        samples = samples.detach().cpu()
+        samples = (samples.float() if samples.dtype == torch.bfloat16 else samples).numpy()
     if np.iscomplexobj(samples):
         raise ValueError(f"{name} has complex numbers; allowed: real ones")
+    if isinstance(samples, np.ma.MaskedArray):
+        raise ValueError(f"{name} is a masked array; allowed: the numbers that count")
+    if np.asarray(samples).dtype.kind in "SU":
+        raise ValueError(f"{name} holds text; allowed: numbers")
     values = np.asarray(samples, dtype=np.float64)
     if values.size == 0:
         raise ValueError(f"{name} is empty; allowed: at least two values")

@@ -343,3 +343,9 @@ def test_sampled_and_modified_flows_name_bad_arguments(call, name):
     with pytest.raises(ValueError, match=name) as error:
         call()
     assert "allowed:" in str(error.value)
+
+
+@pytest.mark.parametrize("field", [lambda theta, t: theta * 1j, lambda theta, t: theta.numpy()])
+def test_a_field_that_is_not_real_is_refused(field):
+    with pytest.raises(ValueError, match="vector_field is .*; allowed: a real tensor"):
+        gradient_flow(field, torch.ones(2, dtype=torch.float64), [1.0])

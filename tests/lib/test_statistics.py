@@ -165,3 +165,11 @@ def test_default_levels_are_the_books():
         "log_log_slope",
     ):
         assert 0.999 in getattr(statistics, name).__defaults__
+
+
+@pytest.mark.parametrize(
+    "samples", [np.ma.array([1.0, 2.0, 1000.0], mask=[0, 0, 1]), ["1", "2"], np.array(["1", "2"])]
+)
+def test_masked_numbers_and_text_are_no_samples(samples):
+    with pytest.raises(ValueError, match="allowed: .*numbers"):
+        statistics.mean_interval(samples)

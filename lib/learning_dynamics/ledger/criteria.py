@@ -106,8 +106,11 @@ def as_values(measured: Any, what: str = "measured") -> Values:
     """Return real numbers of any shape as a flat float64 array.
 
     Raises:
-        LedgerError: There is no number, a NaN, or something that is not a real number: text, a truth value, a complex.
+        LedgerError: There is no number, a NaN or a masked one, or what is no real number: text, a truth value,
+            a complex.
     """
+    if isinstance(measured, np.ma.MaskedArray):
+        raise LedgerError(f"{what} = a masked array; allowed: the numbers that count")
     try:
         if hasattr(measured, "detach"):
             measured = measured.detach().cpu().numpy()
@@ -548,10 +551,12 @@ def equals(symbols: str, value: int) -> Criterion:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: `value` is not an integer.
+        LedgerError: `value` is not an integer, or so large that its neighbours round to it.
     """
     if isinstance(value, bool) or int(value) != value:
         raise LedgerError(f"value = {value!r}; allowed: an integer; use `identity` for real numbers")
+    if abs(value) >= 2**53:
+        raise LedgerError(f"value = {value!r}; allowed: below 2^53, where float64 tells integers apart")
     return _Exactly(symbols, int(value))
 
 

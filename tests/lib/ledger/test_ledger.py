@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -628,3 +629,11 @@ def test_a_table_of_checks_is_a_run_of_calls(ledger: Checked) -> None:
     for rows in ((), (("implicit:c", "Third", 0.0),), (("implicit:c", "Third", 0.0, wrong, 3),)):
         with pytest.raises(LedgerError, match="allowed"):
             ledger.check_each(*rows, criterion=identity("difference"), expected="holds")
+
+
+def test_integers_that_round_to_each_other_and_masked_numbers_are_refused() -> None:
+    with pytest.raises(LedgerError, match=r"allowed: below 2\^53"):
+        equals("n", 2**53)
+    assert equals("n", 2**53 - 1).judge(2**53, each=False).state == "fail"
+    with pytest.raises(LedgerError, match="masked array"):
+        identity("x").judge(np.ma.array([0.0, 5.0], mask=[0, 1]), each=False)
