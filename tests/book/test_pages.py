@@ -41,6 +41,7 @@ ROOMS = surface.rooms(ROOT)
 # ----------------------------------------------------------------------------------------------------------- the render
 
 
+@pytest.mark.timeout(1200)  # it renders the whole book
 def test_render_has_no_warning(render: list[str]) -> None:
     assert render == []
 
