@@ -177,9 +177,8 @@ EXPERIMENT = Experiment(
         "mountain_car explicit",
         "mountain_car explicit --actions 4",
         *(f"mountain_car implicit --float32 --part {k}/4" for k in (1, 2, 3, 4)),
-        f"mountain_car implicit --actions 4 --best {THREE}",
+        *(f"mountain_car implicit --actions 4 --float32 --part {k}/4" for k in (1, 2, 3, 4)),
     ),
-    paper=tuple(f"mountain_car implicit --actions 4 --float32 --part {k}/4" for k in (1, 2, 3, 4)),
 )
 
 
