@@ -871,6 +871,7 @@ for _ in range(300):
     w, u = w - 0.1 * 2 * (w * u - 1) * u, u - 0.1 * 2 * (w * u - 1) * w
 assert w != 0 and u != 0  # J = (u, w): aligned
 saddle_loss = ((w * u - 1) ** 2).item()
+assert math.isclose(saddle_loss, 1, rel_tol=1e-3)  # the saddle w = u = 0
 
 # %%
 repeated = [0, 1, 2, 3, 0, 1]  # two of the four points occur twice

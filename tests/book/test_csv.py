@@ -36,14 +36,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         THINNED,
         ("eta_max", "gap_minimum_positive", "gap_minimum_zero", "gradient_descent"),
     ),
-    ("curvature/convergence_speed", "fig-convergence-speed-offset"): (
-        THINNED,
-        ("offset_10", "offset_10_short_steps"),
-    ),
-    ("curvature/convergence_speed", "fig-convergence-speed-images"): (
-        UNITS,
-        ("frozen", "k", "prior_1", "prior_10"),
-    ),
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
     ("curvature/fisher_and_ggn", "fig-fisher-race"): (
         SUMMARY,
@@ -77,8 +69,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         KIND,
         ("basis_pursuit", "descent_small_start", "ones", "samples"),
     ),
-    ("momentum/least_action", "descent-on-curves"): (THINNED, ("above", "below", "half", "step")),
-    ("momentum/least_action", "breast-cancer"): (THINNED, ("constant", "loss", "nesterov", "step", "uphill")),
     ("noise/anticorrelated_noise", "fig-anti-beta"): (
         SUMMARY,
         ("law", "mean_z_sigma_010", "mean_z_sigma_014", "mean_z_sigma_020", "p"),
@@ -104,10 +94,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
             "trace_plain_01",
             "trace_weight_decay",
         ),
-    ),
-    ("parameterization/exploration_exploitation", "fig-exploration-exploitation-formula"): (
-        THINNED,
-        ("loss", "steps"),
     ),
     ("parameterization/value_learning", "fig-value-learning-rooms"): (
         KIND,
