@@ -102,7 +102,8 @@ def power_loss(theta, goal, chart):
 
 
 # %% [markdown]
-# The runs for all angles at once, and the number of steps that each of them needs:
+# The runs for all angles at once, and the number of steps that each of them needs. `target` holds one $\lambda_\star$ of modulus $e^{-0.01}$ for each angle, `power` is 100, `gap` is 0.025, `slope` is the
+# gradient of the loss in a chart, and `ensembles.iterate` runs an update rule from all starts at once.
 
 # %%
 most = run.pick(smoke=40, book=4000, paper=4000)
@@ -608,7 +609,7 @@ ledger.check(
 #    times the probability that a Poisson variable of mean $N|z|^2$ is below $N$. By the law of large numbers it tends to
 #    $\frac1\pi$ for $|z|<1$ and to 0 for $|z|>1$. $\square$
 #
-# For real entries, and almost surely, see {cite}`tao2010random`. The check is of the real case.
+# For real entries, and almost surely, see {cite}`tao2010random`. The check is of the real case, and of samples of the rule {eq}`eq-lru-ring` for diagonal layers, which comes next and is made to fill the disk.
 # :::
 
 # %%
@@ -710,7 +711,7 @@ plt.show()
 
 # %% [markdown]
 # At finite $N$ two things differ from the limit, and both matter to a network. About $\sqrt{2N/\pi}+\frac12$ eigenvalues of
-# a real matrix are exactly real {cite}`edelman1994how`. And the largest radius is above one on average: what is
+# a real matrix are exactly real {cite}`edelman1994how`. And the largest radius is above one on average (for $N=128$ in the row below): what is
 # called a stable start is not quite stable, and over a long sequence the difference is exponential.
 
 # %%
@@ -1084,7 +1085,7 @@ ledger.check(
 # $$ (eq-lru-unit)
 #
 # with $N$ states, complex $B$ and $C$, and real $a=\log\nu$, $c=\log\vartheta$, $\log\gamma$ $(N)$ and $D$, here a vector, so that inputs and outputs are equally wide; the circled dot multiplies entry by entry. All are
-# trained. At the start $\lambda$ is uniform on a ring ({eq}`eq-lru-ring`) and $\gamma=\sqrt{1-|\lambda|^2}$.
+# trained. At the start $\lambda$ is uniform on a ring ({eq}`eq-lru-ring`), $\gamma=\sqrt{1-|\lambda|^2}$, and the entries of $D$ are standard normal, as are the real and imaginary parts of those of $B$ and $C$ before they are divided by $\sqrt{2d}$ and $\sqrt{2N}$, with $d$ inputs.
 # :::
 #
 # The source trains $c$ and not $\vartheta$ because the best phases are small. The price: from a gap of 0.025, with step size 0.0001, Adam needs
@@ -1441,7 +1442,7 @@ ledger.check(
 # ## Three ways to evaluate it
 #
 # A nonlinear recurrence must be run one step after the other. A linear one need not, because its steps compose: two
-# steps $x\mapsto ax+b$ and then $x\mapsto a'x+b'$ are one step of the same kind,
+# steps $x\mapsto ax+b$ (for the LRU $a=\lambda$ and $b=\gamma\odot(Bu_j)$) and then $x\mapsto a'x+b'$ are one step of the same kind,
 #
 # $$
 # (a,b)\triangleright(a',b')=(a'a,\;a'b+b') .
@@ -2066,7 +2067,7 @@ assert loss.isfinite()
 # ### The start of the dense linear rung
 #
 # Why is it so far behind? Its start has an eigenvalue outside the circle, and a sequence has 196 steps. The
-# first loss of that start is above a million, where guessing costs $\ln10\approx2.3$. The following cell makes the first steps of the kept schedule
+# first loss of that start is about a hundred million, where guessing costs $\ln10\approx2.3$. The following cell makes the first steps of the kept schedule
 # again, from the same start with its two state matrices divided by their spectral radius.
 
 # %%
