@@ -1330,7 +1330,7 @@ ledger.check(
 #
 # The term that Gauss-Newton drops has two causes, and they can be told apart. Write
 # $\nabla_{s_i}\ell$ and $\nabla_{a_i}\ell$ for the gradients that back-propagation computes on its way, $J_{a_i}$ and
-# $J_{s_i}$ for the Jacobians of activities and pre-activations with respect to all of $\theta$. For each sample ($i$ numbers the layers now)
+# $J_{s_i}$ for the Jacobians of the activities $a_i$ and the pre-activations $s_i$ with respect to all of $\theta$. For each sample ($i$ numbers the layers now)
 #
 # $$
 # \begin{aligned}
@@ -2213,7 +2213,7 @@ assert apart(own, F).max() < 1e-13
 # :class: dropdown
 # :::
 #
-# $f=w^2x$, so $G=4w^2x^2$ and $H=G+2x(w^2x-y)$. Step 4: as a function of the *shared* weight the network is quadratic, the
+# $f=w^2x$, so $G=4w^2x^2$ and $H=G+2x(w^2x-y)$. Step 5: as a function of the *shared* weight the network is quadratic, the
 # coupling of the two layers has moved into the diagonal block. Recurrent networks are of this kind.
 
 # %% tags=["hide-cell"]

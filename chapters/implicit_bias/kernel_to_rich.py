@@ -131,7 +131,7 @@ figures.plt.show()
 # Here $\odot$ multiplies entry by entry, and functions such as $\sinh$ act on each entry. One square alone could
 # only make weights $\beta_i\ge0$; two make any sign. We call the start *even* if
 # $\theta_+(0)=\theta_-(0)=\alpha\mathbf 1$ with the vector of ones $\mathbf 1$. Then $\beta(0)=0$: whatever
-# $\alpha$ is, the untrained model predicts zero. All that $\alpha$ changes is how fast $\beta$ can move.
+# $\alpha$ is, the untrained model predicts zero. All that $\alpha$ changes at the start is how fast $\beta$ can move.
 #
 # :::{admonition} The loss is a sum here
 # :class: note
@@ -222,7 +222,7 @@ assert torch.allclose(library[0], torch.cat(by_hand), rtol=1e-12, atol=1e-14)
 # ## The path in closed form
 #
 # The flow is not linear, and yet it can be solved up to one unknown vector of $n$ numbers. Each entry of $\theta_+$
-# is multiplied by a rate that does not depend on it: $\dot u=vu$ has the solution $u(t)=u(0)\exp\int_0^tv$. So
+# grows at a rate that, once $r(t)$ is given, does not depend on it: $\dot u=vu$ has the solution $u(t)=u(0)\exp\int_0^tv$. So
 #
 # $$\theta_\pm(t)=\alpha\exp\Bigl(\mp2X^\top\!\int_0^tr\Bigr).$$
 #
@@ -907,7 +907,7 @@ figures.numbers(
 # %% [markdown]
 # ## The large end: a kernel that stands still
 #
-# How the model sees the data at $\theta$ is its tangent kernel, the matrix $JJ^\top$ that
+# How the model sees the data at $\theta$ is its tangent kernel, $XJJ^\top X^\top$ for the outputs. We give the name to its inner matrix $JJ^\top$, which
 # {eq}`eq-kernel-to-rich-flow`, written for $\beta$, puts in front of the gradient $\nabla_\beta\mathcal L$. With $J=\partial\beta/\partial\theta$,
 #
 # $$
@@ -1321,9 +1321,9 @@ figures.numbers(
 # that we solve, for all scales and seeds, each scale started from the one before. Every point interpolates the
 # noisy data. Since $\lVert\beta^\star\rVert=1$, predicting zero has the error one; an error of at most $0.025$, a
 # fortieth of that, counts as success here (grey line of the figure). The check asks that the whole 99.9 % interval of
-# the mean error lie below this level. The level is a choice. With fifteen problems, our first number, one of four runs
-# of the page with different `SEED` did not decide: its interval, from $0.008$ to $0.028$, contained the level. Hence
-# twenty problems, with which all four intervals end below the level.
+# the mean error lie below this level. The level is a choice. We first took fifteen problems and ran the page with four values of `SEED`.
+# In one of the four runs the interval, from $0.008$ to $0.028$, contained the level. With twenty problems all four
+# intervals end below it.
 #
 # Two classical estimators are drawn for comparison, least squares plus a multiple of $\lVert\beta\rVert_1$ (lasso) and
 # of $\lVert\beta\rVert^2$ (ridge regression), each with the penalty that is best
@@ -1593,7 +1593,7 @@ for first_weight in (cubes(crossing), (positive**3 - negative**3)[0].item()):
 # :::{exercise} Open
 # :label: ex-kernel-to-rich-open
 # Add momentum: $\theta_{k+1}=\theta_k-\eta\nabla\mathcal L(\theta_k)+\beta_1(\theta_k-\theta_{k-1})$ for this
-# model. Is the end point the minimizer of a potential, and of which? Known: in continuous time step size and
+# model (here $\beta_1$ is the momentum, not a weight). Is the end point the minimizer of a potential, and of which? Known: in continuous time step size and
 # momentum enter through one combination, and more of it favours sparse solutions {cite}`papazov2024leveraging`; the
 # potential then depends on the path. For matrix products in the place of squares no norm explains the limit in
 # general.

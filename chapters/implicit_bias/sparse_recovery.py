@@ -274,7 +274,7 @@ dense_ends = ensembles.iterate(GradientDescent(0.01), gradient, five, large_step
 
 # %% [markdown]
 # :::{dropdown} Answer
-# It reaches zero training loss, and it recovers nothing: the squared error is more than ten times $\lVert\beta^\star\rVert^2$, the error of not trying at all. The weights start as a dense vector, and the samples say nothing about $d-n$ directions, in which the run stays dense. {numref}`fig-sparse-recovery-phase-space` shows the run; the row "a dense interpolant" at the end of the page has its numbers.
+# It reaches zero training loss, and it recovers nothing: the squared error is more than ten times $\lVert\beta^\star\rVert^2$, the error of not trying at all. The weights start as a dense vector, and the samples say nothing about $d-n$ directions, in which the run stays dense. {numref}`fig-sparse-recovery-phase-space` shows the run; the row "a dense interpolant" at the end of the page compares the two losses for five other dense starts.
 # :::
 #
 # ## The theorem
@@ -309,7 +309,7 @@ dense_ends = ensembles.iterate(GradientDescent(0.01), gradient, five, large_step
 # fail. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words: "at best" is the wrong value that comes nearest to passing, "up to rounding" allows only the error of 64-bit numbers, and a range of two numbers goes from the smallest to the largest of several problems. A corrected statement is marked *refereed* if a referee, who derived it again from the source, confirmed the correction.
 #
 # The check takes $1$ for the constant in the error bound and at the upper end of the window, and $3$ at the lower end. Every scale of {numref}`fig-sparse-recovery-dial` is checked after $3\log(d/\alpha)/\eta$ steps, also those for which the window is empty; and on smaller problems, with $100$ samples for
-# $4$ ones among $400$, two scales are followed through the whole window (for $\alpha=10^{-9}$ up to step 10,000 of 15,800). What breaks it: twenty ones with a
+# $4$ ones among $400$, two scales are followed through the window (for $\alpha=10^{-9}$ up to step 10,000 of 15,800). What breaks it: twenty ones with a
 # hundred samples, fewer than $s^2$.
 
 # %%
@@ -1388,7 +1388,7 @@ ledger.check(
 # %% [markdown]
 # ## The phase diagram
 #
-# Now many numbers of samples and of ones at once, gradient descent beside basis pursuit. Success means a squared error below $10^{-2}$ after $4\log(d/\alpha)/\eta$ steps. All cells, seeds and start scales run as **one batch**: the cells of a seed share its data, and a cell uses the first $n$ rows, by weights that are zero on the others. Basis pursuit is `scipy.optimize.linprog` with HiGHS {cite}`huangfu2018parallelizing`.
+# Now many numbers of samples and of ones at once, gradient descent beside basis pursuit. Success means a squared error below $10^{-2}$ after $4\log(d/\alpha)/\eta$ steps with $\alpha=10^{-5}$, the smallest start, for all starts alike. All cells, seeds and start scales run as **one batch**: the cells of a seed share its data, and a cell uses the first $n$ rows, by weights that are zero on the others. Basis pursuit is `scipy.optimize.linprog` with HiGHS {cite}`huangfu2018parallelizing`.
 
 # %%
 phase_seeds = run.seeds(smoke=3, book=10, paper=20)
@@ -1640,7 +1640,7 @@ assert abs(tail[-1, 1] - 1) > 0.1 and abs(tail[-1, 1] - tail[-3, 1]) < 1e-9
 # ## What to remember
 #
 # 1. With $\beta=\theta\odot\theta$ every step of gradient descent multiplies each weight by a factor; weights that start tiny stay tiny unless the data make them grow.
-# 2. $\lVert\theta\rVert^2=\lVert\beta\rVert_1$: from a tiny start gradient descent finds the solution of basis pursuit, without a penalty.
+# 2. $\lVert\theta\rVert^2=\lVert\beta\rVert_1$: from a tiny start, and with enough samples, gradient descent finds the solution of basis pursuit, without a penalty.
 # 3. On sparse vectors $\hat\Sigma$ acts like the identity, with $\delta_s\approx\sqrt{s\log(d/s)/n}$; single entries of its products need order two.
 # 4. A smaller start costs steps only like the logarithm of $1/\alpha$. Without noise a longer run does no harm.
 # 5. The slope of the error in $\alpha$, on logarithmic axes, is $4(1-\tau)$, with $\tau$ the level of a dual certificate: of the shortest one in a logarithmic time, of the best one in the end.

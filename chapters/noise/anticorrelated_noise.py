@@ -765,7 +765,7 @@ ledger.check(
 # 1. *Drift.* Plain kicks change $\mathbb E\lVert u\rVert^2$ by $\sigma^2\bigl(p-\frac1{1-z}\bigr)$ a step. It is negative everywhere for $p=1$, and positive for $p\ge2$ as long as $z<1-\frac1p$.
 # 2. *End.* Plain runs forget their start **and how large the kicks were**: $z$ tends to the Beta law with parameters $\frac{p-1}2$ and $\frac32$, $p\ge2$. Its mean is $\frac{p-1}{p+2}$.
 # 3. *Exit.* From $z_0$ between $z_-$ and $z_+$ a plain run leaves upwards with the probability $\frac{s(z_0)-s(z_-)}{s(z_+)-s(z_-)}$, where $s'(z)=z^{-(p-1)/2}(1-z)^{-1/2}$.
-# 4. *Flow.* Under differenced kicks $ze^{-z}$ decays by the factor $e^{-2\eta\sigma^2}$ a step, for every $p$, until $\lVert u\rVert^2$ is $p\sigma^2$.
+# 4. *Flow.* Under differenced kicks $ze^{-z}$ decays by the factor $e^{-2\eta\sigma^2}$ a step, for every $p$, until $\lVert u\rVert^2$ is $p\sigma^2$. (It is measured at the point behind the kick, whose parts are $\bar u$ and $\bar v$.)
 # :::
 #
 # *The key step.* The direction of $u$ does not matter, so $z$ alone follows $dz=\frac{\eta\sigma^2}2\bigl(p-\frac1{1-z}\bigr)dk+\sqrt{2\eta\sigma^2z}\,dW$ with a Brownian motion $W$. Here $\eta\sigma^2$ multiplies drift and variance alike: it is only a clock. The stationary density of a one-dimensional diffusion and its *scale function* $s$, which is chosen so that $s(z)$ has no drift and whose differences therefore are exit probabilities, are integrals
@@ -974,7 +974,7 @@ figures.numbers(
 # %% [markdown]
 # **Cite this result** as the anchor `thesis-beyond-valley-laws` of this page, with the release of the book.
 #
-# The runs of the left panel of {numref}`fig-anti-exits` also answer what the source draws as a sketch (its figure 73): plain kicks leave the region on the sharp side, differenced kicks on the flat side. For $p=1$ it is the flat side for both.
+# The runs of the left panel of {numref}`fig-anti-exits`, with 200 differenced ones of $p=5$, also answer what the source draws as a sketch (its figure 73): plain kicks leave the region on the sharp side, differenced kicks on the flat side. For $p=1$ most plain runs leave on the flat side, too.
 #
 # **What the Beta law does not say.** It is the law of runs that are still alive. A plain run that reaches $z>1$ with a large $v$ diverges, and the larger $\eta\sigma^2$, the sooner. Here are 200 plain runs of 4,000 steps from $z=\frac12$.
 
@@ -1676,7 +1676,7 @@ figures.comparison(
 # - **Never add plain noise to the weights.** If you want smoothing, take the last kick back, or, which is the same, evaluate the gradient at a shaken copy of the weights. It costs the memory of one kick, or of its seed. {py:class}`~learning_dynamics.optimizers.AntiPGD` does the first, {py:func}`~learning_dynamics.noise.shaking.shaken` the second for any optimizer.
 # - **Report and keep $\bar\theta$**, the point behind the kick, or run the last tenth without noise. The iterate itself carries a kick of $\sqrt d\,\sigma$.
 # - **Compare with weight decay first.** It is cheaper, and on digits no method was clearly better.
-# - **$\sigma$ sets how fast, and how much of the trace is penalized, and not how far plain noise drifts.** Keep $\eta\sigma^2\le10^{-3}$: above it plain runs diverge often, below it rarely.
+# - **$\sigma$ sets how fast, and how much of the trace is penalized, and not how far plain noise drifts.** Keep $\eta\sigma^2\le10^{-3}$: below it plain runs diverge rarely; above it they begin to be lost, first in many dimensions, and from $10^{-2}$ on often.
 # - **When this fails.** In wide networks the variance of the shaken gradient grows with the width; the next chapter repairs that. And where rescaling two layers changes the trace without changing the function, a smaller trace may mean nothing.
 #
 # In use, on a torch module:

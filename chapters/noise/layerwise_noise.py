@@ -70,8 +70,8 @@ like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 # %% [markdown]
 # The smallest case has two layers and no activation: 40 Gaussian inputs in $\mathbb R^{10}$, one output, targets $y=X\beta^\star$ with $\beta^\star=(1,-1,0,\dots,0)$. A network of width $m$ has the weights $W_1$ ($m\times10$) and $a$
 # ($m$), and $\beta=W_1^\top a$. We take weights that fit all targets, shake them by noise of standard deviation $\sigma=.1$, and look at three things: what the noise adds to the mean loss, split into a part that depends on the weights (the *penalty*)
-# and a constant, and how much the gradient *scatters* (the trace of its covariance). Shaking one layer at a time means: in one half of the draws the first layer, in the other half the second, by noise that is $\sqrt2$ times as large to make up for the rests. The mean of the shaken gradient is the same for both,
-# the gradient of the penalty: $\sigma^2W_1S$ for the first layer and $\sigma^2\,\mathrm{tr}S\,a$ for the second, with $S=X^\top X/n$. (In all code of this book `run.pick` takes one of three sizes, and this page shows `book`; `run.generator` gives random numbers that depend on the seed of the page and on a name; `like` is the number type, float64.)
+# and a constant, and how much the gradient *scatters* (the trace of its covariance). Shaking one layer at a time means: in one half of the draws the first layer, in the other half the second, by noise that is $\sqrt2$ times as large, to make up for the draws in which a layer rests. The mean of the shaken gradient is the same for both,
+# the gradient of the penalty: $\sigma^2W_1S$ for the first layer and $\sigma^2\,\mathrm{tr}S\,a$ for the second, with $S=X^\top X/n$, written $\hat\Sigma$ further down. (In all code of this book `run.pick` takes one of three sizes, and this page shows `book`; `run.generator` gives random numbers that depend on the seed of the page and on a name; `like` is the number type, float64.)
 
 # %%
 n, d_x = 40, 10
@@ -1243,7 +1243,7 @@ figures.numbers(
 )
 ledger.check(
     "thesis:fig-59",
-    "Linear net of 300 neurons, step .1, noise .1: only one layer at a time lowers the effective loss (left and middle panel)",
+    "Linear net of 300 neurons, step .1, noise .1: only one layer at a time ends below the run without noise in effective loss (left and middle panel)",
     measured={"one layer": cell["one"], "no noise": cell["none"], "all layers": cell["all"]},
     criterion=ordering("effective loss at the end, 8 starts", ("one layer", "no noise", "all layers")),
     control=control(
@@ -1374,7 +1374,7 @@ fresh = {
 slice_kept = {"accuracy": kept["mnist-2x200"]["one_accuracy"][1, 0, :3]}
 agreed = results.agree(slice_kept, {"accuracy": torch.stack(test_accuracy).float()}, rtol=5e-3)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The wider or deeper the network, the earlier shaking all layers fails.** Test accuracy on MNIST against $\\sigma$, mean and 95 % band over 5 starts, after training on 256 images. Left: two hidden layers of 200; middle: two of 800; right: five of 300. Green: one layer at a time. Without the effect (dashed, black): no noise. What breaks it (dashed, grey): all layers; diverged runs count as zero, and points below the axis are at its edge. From kept results.", "name": "fig-layerwise-mnist"}, "image": {"alt": "Three panels. Left and right the grey dashed curve falls steeply, to the edge in the right one. The green curve stays near 82 percent until 0.1 and falls at 0.2."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the deep network shaking all layers fails first.** Test accuracy on MNIST against $\\sigma$, mean and 95 % band over 5 starts, after training on 256 images. Left: two hidden layers of 200; middle: two of 800; right: five of 300. Green: one layer at a time. Without the effect (dashed, black): no noise. What breaks it (dashed, grey): all layers; diverged runs count as zero, and points below the axis are at its edge. From kept results.", "name": "fig-layerwise-mnist"}, "image": {"alt": "Three panels. Left and right the grey dashed curve falls steeply, to the edge in the right one. The green curve stays near 82 percent until 0.1 and falls at 0.2."}}
 fig, axes = figures.subplots(1, 3, size=(11, 3.6), sharey=True)
 for ax, (name, title) in zip(
     axes,
@@ -1500,7 +1500,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# At $\sigma=.05$ five starts show no difference between the two ways of shaking, in any of the three networks: there $\sigma^2m$ is at most 2, which is the squared length at the start of a row of the next layer's weight matrix, the $m$ weights from the $m$ neurons to one neuron, so the noise is not yet longer than the weights. At $.1$ shaking all layers loses two of the five runs of the deep network and harms the other three, so that five starts scatter widely and the interval of the difference still contains zero; one layer at a time stays above 80 % in all five. At $.2$ one layer at a time gains nothing on no noise in the two shallow networks, and in the deep one it ends far below it.
+# At $\sigma=.05$ five starts show no difference between the two ways of shaking, in any of the three networks: there $\sigma^2m$ is at most 2, which is the squared length at the start of a row of the next layer's weight matrix, the $m$ weights from the $m$ neurons to one neuron, so the noise is not yet longer than the weights. At $.1$ shaking all layers loses two of the five runs of the deep network and harms the other three, so that five starts scatter widely and the interval of the difference still contains zero; one layer at a time stays above 80 % in all five. At $.2$ one layer at a time gains nothing on no noise in the two shallow networks, and in the deep one it ends far below it. In the network of width 800 the two ways of shaking end alike there, although $\sigma^2m$ is 32: the rule from the linear net does not foresee this.
 # Whoever compares the two methods at one small $\sigma$ will find no difference.
 #
 # In the network of width 800 the two ways part at $\sigma=.1$, by less than five starts can settle. We chose this level after seeing them, so the claim is judged on twelve other starts: one layer at a time gains between a tenth of a point and a little over one, on all layers and on no noise alike. The images are those that the library ships; the source's data set, Fashion-MNIST, and its widths of 1,000 and 5,000 need a GPU and a download.

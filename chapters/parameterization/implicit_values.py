@@ -9,7 +9,7 @@
 # %% [markdown]
 # # Implicit values
 #
-# Reinforcement learning spends most of its data on *values*: how much reward follows from a state. Some agents learn them as a table or a linear function, others learn a small model of the world and plan in it. Does the second detour help or hurt the learning itself?
+# Reinforcement learning spends most of its data on *values*: how much reward follows from a state. Some agents learn them as a table or a linear function, others learn a small model of the world and plan in it. Does this detour help or hurt the learning itself?
 #
 # Two models estimate the values of twelve states. The *explicit* one stores twelve numbers. The *implicit* one
 # stores a small world, with a reward for each state and the chances of moving between them, and computes the values
@@ -407,11 +407,11 @@ plt.show()
 
 # %% [markdown]
 # :::{dropdown} Answer
-# By 95 per cent. A sweep from the exact values reproduces them, but as far as the derivative is concerned, the start is a
+# By 95 per cent if one value is asked for. A sweep from the exact values reproduces them, but as far as the derivative is concerned, the start is a
 # constant: only the first reward enters. So a converged solver can still have a wrong gradient.
 # :::
 #
-# Twenty sweeps at $\hat\gamma=0.95$ lose a third of the gradient. That is not always harm: a cheap wrong gradient can
+# Twenty sweeps at $\hat\gamma=0.95$ then lose a third of the gradient. That is not always harm: a cheap wrong gradient can
 # still descend {cite}`fung2022jfb`. But it is another algorithm.
 #
 # ## The matrix in front of the gradient
@@ -461,7 +461,7 @@ plt.show()
 # dropped, as a chain shows in which all states lead to one.
 #
 # The check integrates gradient flow in $(u,Z)$ and compares, along the way, the velocity of $\beta$, computed by
-# forward differentiation of a plain linear solve, with $-P\nabla_\beta\mathcal L$.
+# forward differentiation (the derivative along one given direction) of a plain linear solve, with $-P\nabla_\beta\mathcal L$.
 
 # %%
 flow_seeds = run.seeds(smoke=3, book=9, paper=30)
@@ -601,7 +601,7 @@ ledger.check(
 #    ({prf:ref}`thesis-thm-a-1-1`). A path of finite length stays in a bounded set, so it exists for ever and converges; by step 3 its limit has the loss $\mathcal L^\star$. $\square$
 # :::
 #
-# The explicit flow obeys the same bounds with $c=1$. Is the implicit one never slower? It can be. Take a chain of
+# The explicit flow obeys the same bounds with $c=1$. Can the implicit one be slower? It can. Take a chain of
 # sixteen states that all lead to the first, an error in the slowest direction of its $P$, and data that are
 # weakest there. $D$ is zero, the logits rest, and the rate is exactly $2\mu/\lVert A\rVert^2$ with
 # $\lVert A\rVert$ not far below $1+\hat\gamma\sqrt d$; the explicit flow has $2\mu$. On this *sink* a constant
@@ -874,7 +874,7 @@ ledger.check(
 #
 # The bright square of {numref}`fig-implicit-values-heat` is $\mathbf 1\mathbf 1^\top$. The constant $c_v$ deserves
 # a look: it is at least $\lVert v\rVert^2\ge1/d$, and equals $1/d$ for a uniform $v$ and equal values. It comes near one, or
-# above, only if the chain spends most of its time in few states. The section on "$n$ times faster" needs this. One bound needs no limit: as
+# above, only if the chain spends most of its time in few states or its values differ much, so that $D$ is large. The section on "$n$ times faster" needs this. One bound needs no limit: as
 # $A\mathbf 1=(1-\hat\gamma)\mathbf 1$, Cauchy and Schwarz give
 # $\mathbf 1^\top P\mathbf 1\ge\lVert A^{-\top}\mathbf 1\rVert^2\ge d\,(1-\hat\gamma)^{-2}$ for every chain.
 #
@@ -1198,7 +1198,7 @@ plt.show()
 # (implicit-claim-n-fold-speed)=
 # **At a common step size the factor is $n\,c_v/(1-\hat\gamma)^2$.** Tabular, $X=I$: the common error falls at the rate
 # $\eta c_v/(1-\hat\gamma)^2$ against $\eta/n$. For an untrained chain, $Z=0$ and equal values, $v$ is uniform, $c_v=1/n$ (here $d=n$), and the factor is
-# $(1-\hat\gamma)^{-2}$ for *every* $n$. The factor does not grow with $n$, so a chain must first come to spend most of its time in few states before $n$ enters. And a common step size is not a fair race: for a large
+# $(1-\hat\gamma)^{-2}$ for *every* $n$. The factor does not grow with $n$; at equal values a chain must first come to spend most of its time in few states before $n$ enters. And a common step size is not a fair race: for a large
 # $\hat\gamma$ it is the implicit model that becomes unstable first, as $\lVert P\rVert$ grows in the same way.
 #
 # **Each at its own best step, for one step.** Let a model's step move $\beta$ by $-\eta Ph_B$ with a fixed $P$, and
@@ -1236,7 +1236,7 @@ plt.show()
 #
 # With a flat residual, $\nu=0$, the implicit model removes all of the error in one step, and the explicit one $b/n$ of it: *here* is the factor of order $n$.
 # For one sample a step, $b=1$, it is $n$ itself. A row below the check puts the two readings side by side: it fits $p$ in gain $\sim n^p$ to each, and asks whether
-# the interval that spans both has $p=1$ in it and $p=0$ not. It has both, which is why the row says *partly*. With an internal discount of zero, the control, the implicit model is the explicit one, and
+# the interval that spans both has $p=1$ in it and $p=0$ not. It has both: one reading holds and the other does not, and the row says *partly*. With an internal discount of zero, the control, the implicit model is the explicit one, and
 # gains nothing at any $n$ in either reading. The check runs the race with the matrices, at $\hat\gamma=0.999$, and compares it with $b/n$ and with
 # $\rho$; by step 3 the relative difference is at most $2\nu(1-\hat\gamma)^2+n(1-\hat\gamma)^4$, to first order, which is below $2\cdot10^{-5}$ there.
 # At $\beta=0$, $Z=0$ the logits do not move at all ({eq}`eq-implicit-values-gradient`), so the race is exact for the real model.

@@ -461,7 +461,7 @@ ledger.check(
 
 # %% [markdown]
 # The exponential $\lambda=e^{z}$, $z=-\nu+i\vartheta$, is also the exact solution of $\dot x=zx$ after one unit of time. The source says that it helps because it decouples radius and phase, not because it integrates exactly. Two more charts are compared with it. One decouples without being exact: $|\lambda|=1/(1+\nu)$, the radius of the implicit Euler rule, with the phase $\vartheta$ apart; at $\nu=0.01$ it is $5\cdot10^{-5}$ from $e^z$ at every angle.
-# The other does not decouple: the bilinear rule $\lambda=(1+\frac z2)/(1-\frac z2)$, whose radius and phase depend on both numbers. It is nearer to $e^z$ at angle zero only; at 45 degrees it is 0.04 away from it. So the check shows that exactness is not needed; it cannot show that coupling, and not the larger error, slows the bilinear rule. It counts Adam's steps in each over those in the polar chart, at five angles and two gaps, and asks whether the first is nearer to the polar chart than to the second.
+# The other does not decouple: the bilinear rule $\lambda=(1+\frac z2)/(1-\frac z2)$, whose radius and phase depend on both numbers. Of the five angles below it is nearer to $e^z$ at zero only; at 45 degrees it is 0.04 away from it. So the check shows that exactness is not needed; it cannot show that coupling, and not the larger error, slows the bilinear rule. It counts Adam's steps in each over those in the polar chart, at five angles and two gaps, and asks whether the first is nearer to the polar chart than to the second.
 
 
 # %%
@@ -516,7 +516,7 @@ ledger.check(
 # %% [markdown]
 # So what Adam notices is not the bottom of the bowl but the way there. Adam rescales each *coordinate*, which can help where the
 # circle runs along an axis and cannot where it runs at 45 degrees
-# ({chapter}`The empirical Fisher <curvature/empirical_fisher>` reads Adam as such a matrix). That would make 45 degrees slow. It does so only
+# ({chapter}`The empirical Fisher <curvature/empirical_fisher>` reads this rescaling as a diagonal matrix). That would make 45 degrees slow. It does so only
 # from a far start: the hundredth roots of $\lambda_\star^{100}$ are $2\pi/100\approx0.063$ apart, and a gap of 0.025 is close to the watershed at half of that.
 # From a gap of 0.01 Cartesian Adam is ahead there, and nowhere more than about a tenth behind. We have no proof of either, and the second row below was
 # written after the runs had been seen; its quarter is the bound asked for, and the figure shows more.
@@ -584,7 +584,7 @@ ledger.check(
 # ## Where the eigenvalues start
 #
 # A dense layer that starts with independent normal entries of variance $1/N$ (the *Glorot* start) has random
-# eigenvalues. To replace it by a diagonal layer without changing the start, one has to know where they lie.
+# eigenvalues. To replace it by a diagonal layer without changing the start, one has to know where they lie. The checks also look at samples of *the rule* {eq}`eq-lru-ring`, given below, which draws such eigenvalues directly.
 #
 # :::{prf:theorem} Circular law
 # :label: thesis-thm-5-3-1
@@ -996,7 +996,7 @@ figures.numbers(
 
 # %% [markdown]
 # **One mode under white input.** Before the limit, $\mathbb E|x_j|^2=\mathbb E|b|^2(1-|\lambda|^{2(j+1)})/(1-|\lambda|^2)$. The cure is
-# to divide by the square root of what it tends to, mode by mode.
+# to divide the input by the square root of the limiting factor, $1/\sqrt{1-|\lambda|^2}$, mode by mode.
 #
 # :::{prf:proposition} The normalizer
 # :label: thesis-eq-129
@@ -1240,7 +1240,7 @@ ledger.check(
 # whole length; the sign is to be told. There are 64 states with radii from 0.999 to 0.9999, a hidden layer of 32, 150 steps of Adam at the rate 0.001 with batches of 32, and 16 seeds. One layer reads the sequence, a small network reads its last state, everything is
 # trained by Adam. This stands in for the source's PathX task (from images read pixel by pixel, 16,000 steps, it is to be told whether two points are joined by a path; the hardest task of a benchmark, the Long Range Arena), which takes 29
 # GPU hours a run. The source needs both there, small phases *and* the normalizer. The toy needs only the first: the figure shows
-# all four combinations, and without $\gamma$ small phases do as well. What $\gamma$ changes here is the loss at the start. The rows test both halves of the source's claim; the first two controls are small phases without a wave minus all phases with one ($-0.17$), and both without one.
+# all four combinations, and without $\gamma$ small phases do as well. What $\gamma$ changes here is the loss at the start. The rows test both halves of the source's claim; the first two controls are small phases without a wave minus all phases with one ($-0.17$), and small minus all phases, both with $\gamma$ and both without a wave.
 
 
 # %% tags=["hide-input"]
@@ -1383,7 +1383,7 @@ ledger.out_of_reach(
 # ```
 # :::
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The very same eigenvalues, and different memories.** Energy $\\lVert A^jb\\rVert^2$ of a random unit vector after $j$ steps: median and middle half over draws, for a dense matrix and for the normal matrix with the same eigenvalues. What breaks the likeness is the angle between eigenvectors; the mean (dashed) is worse still, since it is ruled by the few draws with an eigenvalue outside the circle.", "name": "fig-linear-recurrent-units-memory"}, "image": {"alt": "Two bands over time. That of the normal matrix falls to a tenth within ten steps and rises slowly later; that of the dense matrix stays near one for twenty-five steps and rises then. A dashed line, the mean of the dense one, rises far above both."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The very same eigenvalues, and different memories.** Energy $\\lVert A^jb\\rVert^2$ of a random unit vector after $j$ steps: median and middle half over draws, for a dense matrix and for the normal matrix with the same eigenvalues. What breaks the likeness is the angle between eigenvectors; the mean (dashed) is worse still, since it is ruled by the few draws with an eigenvalue far outside the circle.", "name": "fig-linear-recurrent-units-memory"}, "image": {"alt": "Two bands over time. That of the normal matrix falls to a tenth within ten steps and rises slowly later; that of the dense matrix stays near one for twenty-five steps and rises then. A dashed line, the mean of the dense one, rises far above both."}}
 trials, horizon, width = run.pick(smoke=20, book=200, paper=200), 60, run.pick(smoke=32, book=128, paper=128)
 source = run.generator("memories")
 matrices = torch.randn(trials, width, width, generator=source, **like) / math.sqrt(width)
@@ -1441,7 +1441,7 @@ ledger.check(
 # %% [markdown]
 # ## Three ways to evaluate it
 #
-# A nonlinear recurrence must be run one step after the other. A linear one need not, because its steps compose: two
+# A nonlinear recurrence is in general run one step after the other. A linear one need not, because its steps compose: two
 # steps $x\mapsto ax+b$ (for the LRU $a=\lambda$ and $b=\gamma\odot(Bu_j)$) and then $x\mapsto a'x+b'$ are one step of the same kind,
 #
 # $$
@@ -1529,7 +1529,7 @@ ledger.check(
     expected="holds",
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Two rounds for four states.** The doubling scan on four tokens: in round one every position takes in its left neighbour, in round two the position two to the left. What breaks it (dashed): one step at a time needs three rounds, and a nonlinear recurrence has no other way.", "name": "fig-linear-recurrent-units-scan"}, "image": {"alt": "Three rows of four boxes. Arrows lead from each box down and to its right, first by one place, then by two. A dashed path runs along the first row in three steps."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Two rounds for four states.** The doubling scan on four tokens: in round one every position takes in its left neighbour, in round two the position two to the left. What breaks it (dashed): one step at a time needs three rounds, and a nonlinear recurrence has no such scan.", "name": "fig-linear-recurrent-units-scan"}, "image": {"alt": "Three rows of four boxes. Arrows lead from each box down and to its right, first by one place, then by two. A dashed path runs along the first row in three steps."}}
 fig, ax = figures.subplots(size=(6.4, 3.2))
 for level in range(3):
     for j in range(4):
@@ -1737,7 +1737,7 @@ for id, statement in (
 # $$ (eq-lru-zoh)
 #
 # (*zero-order hold*). Two starts are common: S4D-Lin, $\tilde a_n=-\frac12+i\pi n$, and S4D-Inv,
-# $\tilde a_n=-\frac12+i\frac N\pi(\frac N{2n+1}-1)$, for $n=0,\dots,N-1$ {cite}`gu2022parameterization`. Both imitate eigenvalues; S4D-Inv those of the normal part of the
+# $\tilde a_n=-\frac12+i\frac N\pi(\frac N{2n+1}-1)$, for $n=0,\dots,N-1$ {cite}`gu2022parameterization`. S4D-Inv imitates the eigenvalues of the normal part of the
 # HiPPO matrix, which was derived so that the state holds the coefficients of the past input in Legendre polynomials; the source's point is that no such derivation is needed for a good start.
 #
 # :::{dropdown} Proof that the hold is exact
@@ -1935,7 +1935,7 @@ ledger.check(
 # | linear | dense | no nonlinearity in the recurrence |
 # | cartesian | diagonal, $\lambda$ uniform on the disk | no mixing of states; real and imaginary part trained |
 # | exponential | diagonal | polar chart, $\nu$ and $\vartheta$ trained |
-# | stable | diagonal | the stable chart, {eq}`eq-lru-stable` |
+# | stable | diagonal | the stable chart, {eq}`eq-lru-stable`, with $c=\log\vartheta$ trained |
 # | ring | diagonal, radii 0.9 to 0.999 | a start close to the circle |
 # | lru | diagonal | the normalizer, {eq}`eq-lru-normalized` |
 # | s4d-lin | diagonal, {eq}`eq-lru-zoh` | for comparison |
@@ -2199,8 +2199,8 @@ ledger.check(
 )
 
 # %% [markdown]
-# **What this does not show.** Our lists have 50 tokens, the source's up to 2,000; a start near the circle is a bet that
-# the past matters for hundreds of steps, and on short lists the bet is lost. Nor does it rank the methods: two blocks,
+# **What this does not show.** Our lists have at most 50 tokens, the source's up to 2,000; a start near the circle is a bet that
+# the past matters for hundreds of steps, and on short lists the bet is lost on average, though five seeds do not settle it. Nor does it rank the methods: two blocks,
 # two learning rates and one short schedule leave every rung far from its best.
 
 # %%
@@ -2229,8 +2229,8 @@ for id, statement, hours, part, stand_in in (
 # computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
 # costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
 #
-# The last is tested on digits below. The other three cannot be told there, because on digits the layers do not need a gain at all: without any, the ring rung is not
-# behind the LRU, and S4D ends ahead of S4D with its gain. So these three are tested where the gain matters, in the first fifty steps of the task of recalling an input
+# The last is tested on digits below. The other three cannot be told there, because on digits the layers seem to need no *gain*, the factor $\gamma$ or $g$ before the input, at all: without any, the ring rung is on average not
+# behind the LRU, and S4D is on average ahead of S4D with its gain. So these three are tested where the gain matters, in the first fifty steps of the task of recalling an input
 # twenty steps later: for the LRU with radii from 0.99 to 0.999, and for S4D-Lin with $\Delta$ from 0.001 to 0.1.
 #
 # The source says that each of these changes makes no difference, and prints no number. A change can be called small only against something: here against the change
@@ -2569,10 +2569,10 @@ ledger.check(
 # %% [markdown]
 # :::{prf:remark} Hyper-parameters of the source
 # :label: thesis-table-9
-# Six blocks everywhere, AdamW with weight decay 0.05 except on the recurrent parameters, warm-up over a tenth of the
-# steps and a cosine after it, both from $10^{-7}$.
+# Six blocks everywhere, AdamW with weight decay 0.05 except on the recurrent parameters, warm-up from $10^{-7}$ over a tenth of the
+# steps and a cosine back to it.
 #
-# | | width, states | steps, batch | rate factor, dropout |
+# | | width, states | steps, batch | rate factor of the recurrence, dropout |
 # |---|---|---|---|
 # | sCIFAR | 512, 384 | 180k, 50 | 0.25, 0.1 |
 # | ListOps | 128, 256 | 80k, 32 | 0.5, 0 |
