@@ -291,7 +291,7 @@ def test_page_is_typeset_in_time(visit: Visit) -> None:
     """All formulas once more, with everything unfolded; the best of five, since the machine is shared."""
     assert min(each["seconds"] for each in visit.typeset) < TYPESET_SECONDS
     for each in visit.typeset:
-        assert each["seconds"] > 1e-5 * each["formulas"]  # else nothing was measured
+        assert each["seconds"] >= 1e-5 * each["formulas"]  # else nothing was measured
 
 
 @needs_chromium

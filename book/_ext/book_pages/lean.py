@@ -98,5 +98,5 @@ def shrink(path: Path) -> bool:
 
 
 def setup(app: Sphinx) -> None:
-    """Run when the pages are written."""
-    app.connect("build-finished", finish)
+    """Run when the pages are written, after the theme, which writes the style sheet of code at that time, too."""
+    app.connect("build-finished", finish, priority=900)
