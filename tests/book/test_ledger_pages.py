@@ -375,6 +375,36 @@ def test_changed_notebook_renews_the_generated_pages(tmp_path: Path) -> None:
     assert "../chapters/part/second.html#thesis-eq-2" in page(tmp_path, "book/find_a_result")
 
 
+def test_a_new_title_reaches_every_page_and_a_lost_page_goes(tmp_path: Path) -> None:
+    """The column on the left of a page, and the links below it, name pages that may be renamed, moved or taken out."""
+    write_book(tmp_path)
+    assert render(tmp_path).returncode == 0
+    find = tmp_path / "book/find_a_result.md"
+    find.write_text(find.read_text(encoding="utf-8").replace("# Find", "# Look up"), encoding="utf-8")
+    assert render(tmp_path).returncode == 0
+    for name in ("book/index", "book/errata", f"chapters/{CHAPTER}"):
+        assert ">Look up</a>" in page(tmp_path, name) and ">Find</a>" not in page(tmp_path, name), name
+    index = tmp_path / "book/index.md"
+    text = index.read_text(encoding="utf-8")
+    index.write_text(text.replace("find_a_result\nerrata\n", "find_a_result\n"), encoding="utf-8")
+    (tmp_path / "book/errata.md").unlink()
+    done = render(tmp_path)
+    assert done.returncode == 0, done.stderr
+    made = {
+        path.relative_to(tmp_path / "_build/html").as_posix()
+        for path in (tmp_path / "_build/html").rglob("*.html")
+    }
+    assert made == {
+        f"{name}.html"
+        for name in ("404", "genindex", "search", "prf-prf", "book/index", "book/find_a_result")
+    } | {f"chapters/{CHAPTER}.html"}
+    assert not [
+        name
+        for name in made
+        if ">Errata</a>" in (tmp_path / "_build/html" / name).read_text(encoding="utf-8")
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -1,4 +1,4 @@
-"""Which pages must be made again when a notebook, the inventory or the list of pages changes."""
+"""Which pages must be made again when a notebook, the inventory, a title or the list of pages changes, and which go."""
 
 from __future__ import annotations
 
@@ -44,6 +44,25 @@ def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
     return [] if old == new else sorted(_pages(env) & env.found_docs)
 
 
+def renamed(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Return all pages if a title, a number or the order of the pages has changed: each shows them in its columns."""
+    titles = {page: title.astext() for page, title in env.titles.items()}
+    order = {page: list(below) for page, below in env.toctree_includes.items()}
+    new = (titles, order, {page: dict(found) for page, found in env.toc_secnumbers.items()})
+    old = getattr(env, "book_titles", None)
+    env.book_titles = new  # type: ignore[attr-defined]  # ours, kept there
+    return [] if old == new else sorted(env.found_docs)
+
+
+def sweep(app: Sphinx, error: Exception | None) -> None:
+    """Remove the pages of an earlier build whose source is gone; those in no folder are made by Sphinx itself."""
+    if error is not None or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).glob("[!_.]*/**/*.html"):
+        if path.relative_to(app.outdir).with_suffix("").as_posix() not in app.env.found_docs:
+            path.unlink()
+
+
 def purge(_: Sphinx, env: BuildEnvironment, docname: str) -> None:
     """Forget a page that will be read again."""
     _pages(env).discard(docname)
@@ -55,7 +74,9 @@ def merge(_: Sphinx, env: BuildEnvironment, docnames: Iterable[str], other: Buil
 
 
 def setup(app: Sphinx) -> None:
-    """Ask before each build."""
+    """Ask before and after pages are read; sweep in the end."""
     app.connect("env-get-outdated", outdated)
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
+    app.connect("env-updated", renamed)
+    app.connect("build-finished", sweep, priority=100)
