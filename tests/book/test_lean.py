@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +15,7 @@ from PIL import Image
 
 sys.path.insert(0, str(ROOT / "book/_ext"))
 
-from book_pages.lean import LARGEST_CHANGE, shrink, unmarked, without_a_look  # noqa: E402
+from book_pages.lean import LARGEST_CHANGE, finish, shrink, unmarked, without_a_look  # noqa: E402
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -65,6 +66,21 @@ def test_only_marks_without_a_look_of_their_own_go() -> None:
     lean = page.replace('<span class="n">a</span>', "a", 1)
     assert unmarked(page, {"n"}) == unmarked(lean, {"n"}) == lean
     assert unmarked(page, set()) == page
+
+
+def test_pictures_that_no_page_shows_any_more_go(tmp_path: Path) -> None:
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static/pygments.css").write_text(CSS, encoding="utf-8")
+    for name in ("shown.png", "with space.png", "small/shown.webp", "left_over.png"):
+        path = tmp_path / "_images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (2, 2)).save(path, "PNG")
+    page = '<img src="../_images/shown.png"><img src="../_images/with%20space.png">'
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path)
+    finish(app, None)  # type: ignore[arg-type]  # what it asks of an application
+    left = {path.name for path in (tmp_path / "_images").rglob("*") if path.is_file()}
+    assert left == {"shown.png", "with space.png", "shown.webp"}
 
 
 @pytest.mark.pages

@@ -9,6 +9,7 @@ import io
 import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 from PIL import Image, ImageChops
 from sphinx.application import Sphinx
@@ -22,7 +23,8 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
     """Make the folder of pages lean, at the end of a build of pages.
 
     The source maps go; they are for those who debug the theme. So do its translations, which only a build reads, and
-    fonts in the format of browsers before 2016. Code loses the marks that do not show.
+    fonts in the format of browsers before 2016. Code loses the marks that do not show. Pictures of an earlier build
+    that no page shows any more go, too.
     Figures get a palette of 256 colours where that changes hardly a pixel, which makes them a third as large; the
     notebooks keep the figures as they are.
     """
@@ -34,10 +36,15 @@ def finish(app: Sphinx, exception: Exception | None) -> None:
         for path in Path(app.outdir, "_images").glob("*.png"):
             shrink(path)
         marks = without_a_look(Path(app.outdir, "_static", "pygments.css").read_text(encoding="utf-8"))
+        shown: set[str] = set()
         for path in Path(app.outdir).rglob("*.html"):
             text = path.read_text(encoding="utf-8")
+            shown |= {unquote(name) for name in re.findall(r"_images/([^/\"'?#\s)]+)", text)}
             if (lean := unmarked(text, marks)) != text:
                 path.write_text(lean, encoding="utf-8")
+        for path in Path(app.outdir, "_images").glob("*"):
+            if path.is_file() and path.name not in shown:
+                path.unlink()
 
 
 def without_a_look(css: str) -> set[str]:
