@@ -19,17 +19,20 @@ PROFILE ?= local
 SETTING ?=
 CONSTRAINTS ?= constraints.txt
 SNAKEMAKE := .venv-workflow/bin/snakemake --snakefile workflow/Snakefile
-# Recipes read these from the environment, where a shell takes a quote or a semicolon in them for what it is.
-export SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL SHARD PROFILE SETTING CONSTRAINTS
+# Make reads these as they stand, without looking for a `$` in them. Recipes read them from the environment, where a
+# shell takes a quote or a semicolon in them for what it is.
+GIVEN := PYTHON SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL OVERWRITE SHARD PROFILE SETTING CONSTRAINTS
+$(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
+export $(GIVEN)
 
 help: ## List these commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## Make the virtual environment and install what the book needs
 
-.venv/ready: requirements.txt $(CONSTRAINTS) pyproject.toml
-	@$(PYTHON) tools/check_python.py
-	@$(PYTHON) -m venv .venv
+.venv/ready: requirements.txt $(wildcard $(CONSTRAINTS)) pyproject.toml
+	@"$$PYTHON" tools/check_python.py
+	@"$$PYTHON" -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(if $(CONSTRAINTS),-c "$$CONSTRAINTS")
 	@touch $@
 
@@ -85,7 +88,7 @@ gpu: .venv/ready ## Make the results that need a GPU in parts of 8 minutes: [CHA
 	@$(BIN)/python tools/gpu_parts.py --minutes 8 $(if $(CHAPTER),--chapter "$$CHAPTER")
 
 .venv-workflow/ready: workflow/requirements.txt
-	@$(PYTHON) -m venv .venv-workflow
+	@"$$PYTHON" -m venv .venv-workflow
 	@.venv-workflow/bin/python -m pip install --quiet --disable-pip-version-check -r workflow/requirements.txt
 	@touch $@
 

@@ -274,19 +274,37 @@ def test_another_copy_s_library_is_named(tmp_path: Path) -> None:
     chapter_tool.own_library()
 
 
-@pytest.mark.parametrize("target", ["chapter", "pull", "run"])
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+GIVEN = re.findall(r"(?m)^GIVEN := (.*)$", MAKEFILE)[0].split()
+
+
+@pytest.mark.parametrize(
+    "target", ["chapter", "pull", "run", "repository", "versions", "seeds", "bench", "gpu", "serve", "test"]
+)
 def test_a_make_variable_is_no_command(target: str, tmp_path: Path) -> None:
-    marks = [tmp_path / name for name in "abc"]
-    attack = f'a; touch {marks[0]}; `touch {marks[1]}` "; touch {marks[2]}'
+    """Neither for the shell nor for make, whichever of them is given."""
+    marks = [tmp_path / name for name in "abcde"]
+    shell, make = f"touch {marks[3]}", f"shell touch {marks[4]}"
+    attack = f'a; touch {marks[0]}; `touch {marks[1]}` "; touch {marks[2]}; $({shell}) $({make})'
     done = subprocess.run(
-        ["make", "-o", ".venv/ready", target, f"CHAPTER={attack}", f"BIN={Path(sys.executable).parent}"],
+        ["make", "-o", ".venv/ready", "-o", "book", target, f"BIN={Path(sys.executable).parent}"]
+        + [f"{name}={attack}" for name in GIVEN],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode != 0 and "allowed" in done.stderr + done.stdout
+    assert done.returncode != 0 and re.search("allowed|invalid int value", done.stderr + done.stdout)
     assert not any(mark.exists() for mark in marks)
+
+
+def test_recipes_read_what_is_given_from_the_environment() -> None:
+    """Where make itself would put a value into a recipe, the shell would run it."""
+    named = re.findall(r"\[(.*?)\]|(?<=: )(\w+)=", "\n".join(re.findall("## (.*)", MAKEFILE)))
+    offered = {word for pair in named for part in pair for word in re.findall(r"[A-Z]+(?==|$)", part)}
+    recipes = re.sub(r"\$\(if \$\(\w+\),", "", "\n".join(re.findall(r"(?m)^\t.*$", MAKEFILE)))
+    assert offered <= set(GIVEN) and len(offered) >= 10
+    assert [name for name in GIVEN if f"$({name})" in recipes] == []
 
 
 @pytest.mark.parametrize(
