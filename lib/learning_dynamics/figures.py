@@ -289,6 +289,34 @@ def line_control(
     return line
 
 
+def columns(x: str, lines: Mapping[str, Line2D]) -> dict[str, np.ndarray]:
+    """Read the columns of a CSV off the lines of a picture, so that it holds what is drawn.
+
+    Lines may stand at different positions and in different axes; where a line has no point its column has NaN.
+
+    Args:
+        x: Name of the column of positions.
+        lines: What was drawn, by the names of the columns of heights.
+
+    Returns:
+        The columns for `numbers`: the positions of all lines, increasing, and the heights of each, of shape (rows,).
+
+    Raises:
+        ValueError: There is no line, a line has the name of the positions, or its positions do not increase.
+    """
+    if not lines or x in lines:
+        raise ValueError(f"lines = {list(lines)}; allowed: at least one, none of them named {x!r}")
+    points = {name: np.asarray(line.get_xydata(), dtype=np.float64) for name, line in lines.items()}
+    for name, each in points.items():
+        if not (np.isfinite(each[:, 0]).all() and (np.diff(each[:, 0]) > 0).all()):
+            raise ValueError(f"lines[{name!r}] has positions {each[:, 0]}; allowed: increasing ones")
+    rows = np.unique(np.concatenate([each[:, 0] for each in points.values()]))
+    table = {x: rows} | {name: np.full(rows.size, np.nan) for name in points}
+    for name, each in points.items():
+        table[name][np.searchsorted(rows, each[:, 0])] = each[:, 1]
+    return table
+
+
 def numbers(
     run: Run,
     name: str,

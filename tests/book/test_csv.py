@@ -1,13 +1,15 @@
 """The numbers offered below a figure are the numbers that the figure shows.
 
 A notebook keeps a digest of every artist of a figure, and the columns of the CSV. A digest is made of the columns, as
-the axes scale them, and looked for among the digests of the figure's lines and points: then the CSV holds what was
-drawn. Where that cannot be, `OTHERWISE` says why; a column that is listed there and is found is an error too.
+the axes scale them, and looked for among the digests of the figure's lines, points, maps and images: then the CSV holds
+what was drawn. Where that cannot be, `OTHERWISE` says why; a column that is listed there and is found is an error too.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +27,8 @@ SCALES = ("linear", "log", "symlog", "logit")
 ROUNDED = 3e-6  # six significant digits are kept
 PERCENT = 100.0
 MOST_PARTS = 12
+ASIDE = 0.2  # the points of one group of a strip stand so far to its left and right
+LIMITS = ((0.0, 1.0), (0.0, 12.0), (0.0, 60.0))  # of the colours, in the book's maps
 
 THINNED = "the CSV keeps only some of the points of a line"
 UNITS = "the picture shows a ratio, an inverse or a multiple of the columns"
@@ -57,17 +61,9 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         THINNED,
         ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
     ),
-    ("implicit_bias/maximum_margin", "fig-maximum-margin-elsewhere"): (
-        KIND,
-        ("cubic_tail", "normalized", "sign", "squared"),
-    ),
     ("implicit_bias/sparse_recovery", "fig-sparse-recovery-window"): (
         THINNED,
         ("alpha_1em3", "alpha_1em5", "alpha_1em7", "alpha_1em9", "step"),
-    ),
-    ("implicit_bias/sparse_recovery", "fig-sparse-recovery-phase"): (
-        KIND,
-        ("basis_pursuit", "descent_small_start", "ones", "samples"),
     ),
     ("noise/anticorrelated_noise", "fig-anti-beta"): (
         SUMMARY,
@@ -97,7 +93,7 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ),
     ("parameterization/value_learning", "fig-value-learning-rooms"): (
         KIND,
-        ("cell", "drawn", "explicit", "explicit_with_a_bias", "implicit"),
+        ("explicit", "explicit_with_a_bias", "implicit"),
     ),
     ("parameterization/value_learning", "fig-value-learning-offsets"): (
         LEFT_OUT,
@@ -107,32 +103,9 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         LEFT_OUT,
         ("implicit9", "implicit975"),
     ),
-    ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-angle"): (
-        UNITS,
-        (
-            "adam_cartesian",
-            "adam_cartesian_near",
-            "adam_polar",
-            "adam_polar_near",
-            "degrees",
-            "descent_cartesian",
-            "descent_polar",
-        ),
-    ),
     ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-ladder"): (
         SUMMARY,
         ("acsf1_deviation", "listops_deviation", "pixel_mnist_deviation"),
-    ),
-    ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-steps"): (
-        UNITS,
-        (
-            "megabytes_linear",
-            "megabytes_lru",
-            "megabytes_tanh",
-            "seconds_linear",
-            "seconds_lru",
-            "seconds_tanh",
-        ),
     ),
 }
 
@@ -201,13 +174,48 @@ def seen(points: np.ndarray, lines: list[str], clouds: list[str], outlines: list
     return False
 
 
+def edges(places: np.ndarray) -> np.ndarray:
+    """Return the edges of the cells of a map whose centres are given."""
+    half = np.diff(places) / 2
+    return np.concatenate([places[:1] - half[:1], places[:-1] + half, places[-1:] + half[-1:]])
+
+
+def mapped_columns(columns: dict[str, np.ndarray], artists: list[list[str]]) -> set[str]:
+    """Return the columns that are the colours of a square image, or the places and colours of a map's cells."""
+    images = [numbers for kind, numbers in artists if kind == "image"]
+    meshes = [numbers for kind, numbers in artists if kind == "QuadMesh"]
+    rows = len(next(iter(columns.values())))
+    side = math.isqrt(rows)
+    shapes: list[tuple[list[str], list[str], np.ndarray, np.ndarray, bool]] = []
+    if images and side**2 == rows:
+        counted = [name for name, values in columns.items() if np.array_equal(values, np.arange(rows))]
+        extent = np.array([-0.5, side - 0.5, side - 0.5, -0.5])
+        shapes.append((counted, images, np.arange(rows), extent, False))
+    for x, y in itertools.permutations(columns, 2) if meshes else ():
+        across, upwards = np.unique(columns[x]), np.unique(columns[y])
+        if min(len(across), len(upwards)) > 1 and len(across) * len(upwards) == rows:
+            corners = np.stack(np.meshgrid(edges(across), edges(upwards)), -1).ravel()
+            shapes.append(([x, y], meshes, np.lexsort((columns[x], columns[y])), corners, True))
+    found: set[str] = set()
+    for places, shown, order, rest, first in shapes:
+        for name in columns.keys() - set(places):
+            for limits in LIMITS:
+                values = columns[name][order]
+                numbers = digest(np.concatenate([*((rest, values) if first else (values, rest)), limits]))
+                if any(same(numbers, each) for each in shown):
+                    found |= {name, *places}
+    return found
+
+
 def drawn_columns(table: dict[str, Any], figure: dict[str, Any]) -> set[str]:
-    """Return the columns that are the coordinates of lines or of scattered points of the figure."""
+    """Return the columns that the figure shows: places of lines or points, quotients of two, or a map's colours."""
     columns = {
         name: np.array([float(value) for value in values]) for name, values in table["columns"].items()
     }
     rows = len(next(iter(columns.values())))
     abscissas = columns | {"": np.arange(rows, dtype=float), " ": np.arange(1.0, rows + 1)}
+    shares = list(parts_of(columns, rows))
+    strips = {f"strip {i}": i + np.linspace(-ASIDE, ASIDE, rows) for i in range(len(columns))}
     found: set[str] = set()
     for axes in figure.get("axes", []):
         words = axes["words"]
@@ -221,14 +229,28 @@ def drawn_columns(table: dict[str, Any], figure: dict[str, Any]) -> set[str]:
             np.stack([scaled(path[:, 0], pair[0]), scaled(path[:, 1], pair[1])], -1)
             for path in map(outline, (*MARKERS, "x", "+", "*"))
         ]
+        found |= mapped_columns(columns, artists)
+        for place, y in itertools.product(strips.values(), columns):
+            points = np.stack([scaled(place, pair[0]), scaled(columns[y], pair[1])], -1)
+            if y not in found and rows > 1 and seen(points, lines, [], []):
+                found.add(y)
+        for x, y, over in itertools.permutations(columns, 3) if len(columns) <= MOST_PARTS else ():
+            if {y, over} <= found:
+                continue
+            with np.errstate(all="ignore"):
+                points = np.stack(
+                    [scaled(columns[x], pair[0]), scaled(columns[y] / columns[over], pair[1])], -1
+                )
+            if seen(points, lines, [], []):
+                found |= {x, y, over}
         for x, y in ((x, y) for x in abscissas for y in columns if x != y):
             if y in found and (x in found or x not in columns):
                 continue
-            for shape in (lambda v: v, lambda v: PERCENT * v, lambda v: 1 / v):
+            for shape in (lambda v: v, lambda v: PERCENT * v, lambda v: 1 / v, lambda v: v / v[0]):
                 with np.errstate(all="ignore"):
                     ordinate = shape(columns[y])
                 points = np.stack([scaled(abscissas[x], pair[0]), scaled(ordinate, pair[1])], -1)
-                for label, parts in parts_of(columns, rows):
+                for label, parts in shares:
                     if len(parts) > 1 and (label in (x, y) or x not in columns):
                         continue
                     there = [part for part in parts if np.isfinite(points[part]).all()] or parts
@@ -286,3 +308,21 @@ def test_a_csv_of_other_points_is_noticed() -> None:
                 assert name not in drawn_columns(changed, figure), (table["name"], name)
                 tried += 1
     assert tried == 6
+
+
+@pytest.mark.parametrize(
+    ("chapter", "name", "column"),
+    [
+        ("implicit_bias/sparse_recovery", "fig-sparse-recovery-phase", "basis_pursuit"),
+        ("implicit_bias/maximum_margin", "fig-maximum-margin-elsewhere", "cubic_tail"),
+        ("parameterization/value_learning", "fig-value-learning-rooms", "drawn"),
+        ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-steps", "megabytes_tanh"),
+    ],
+)
+def test_a_csv_of_other_colours_strips_or_quotients_is_noticed(chapter: str, name: str, column: str) -> None:
+    ((table, figure),) = [pair for pair in tables(chapter) if pair[0]["name"] == name]
+    assert column in drawn_columns(table, figure)
+    values = [float(value) for value in table["columns"][column]]
+    for other in ([1.001 * value for value in values], [*values[1:], values[0]]):
+        changed = table | {"columns": table["columns"] | {column: other}}
+        assert column not in drawn_columns(changed, figure)

@@ -268,6 +268,32 @@ def test_numbers_are_written_where_the_environment_says(
     assert [json.loads(line)["rtol"] for line in lines] == [1e-3, 1e-3]
 
 
+def test_columns_hold_what_the_lines_show() -> None:
+    _, (left, right) = figures.subplots(1, 2)
+    (short,) = left.plot([0, 2], [5.0, 6.0])
+    long = figures.band(right, [0, 1, 2], [[1.0, 2.0, np.inf], [3.0, 4.0, 5.0]], label="a").line
+    table = figures.columns("step", {"short": short, "long": long})
+    assert list(table) == ["step", "short", "long"] and table["step"].tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(table["short"], [5, np.nan, 6])
+    np.testing.assert_array_equal(table["long"], [2, 3, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("x", "names", "places", "message"),
+    [
+        ("step", [], [0, 1], r"lines = \[\]; allowed: at least one"),
+        ("step", ["step"], [0, 1], "lines = .'step'.; allowed: at least one, none of them named 'step'"),
+        ("step", ["a"], [1, 0], r"lines\['a'\] has positions \[1. 0.\]; allowed: increasing ones"),
+        ("step", ["a"], [0, 0], r"lines\['a'\] has positions \[0. 0.\]"),
+        ("step", ["a"], [0, np.nan], r"lines\['a'\] has positions \[ 0. nan\]"),
+    ],
+)
+def test_columns_name_a_bad_argument(x: str, names: list[str], places: list[float], message: str) -> None:
+    (line,) = figures.subplots()[1].plot(places, [0, 1])
+    with pytest.raises(ValueError, match=message):
+        figures.columns(x, dict.fromkeys(names, line))
+
+
 def test_long_columns_are_thinned_and_keep_their_end(shown: list) -> None:
     with pytest.raises(ValueError, match="401 rows with every = 1; allowed: at most 400"):
         figures.numbers(RUN, "a", {"x": np.arange(401)})
