@@ -1905,10 +1905,13 @@ figures.numbers(
         "nesterov": gaps[:, 1].log().mean(-1).exp(),
         "capped": gaps[:, 2].log().mean(-1).exp(),
     },
-    rtol=0.05,
+    rtol=0.3,  # by step 4,000 the uncapped method has turned rounding into 11 per cent
 )
 
 # %% [markdown]
+# Nesterov's method without a cap amplifies whatever enters a step, rounding included. On processors that add in another order the mean at step $4{,}000$ differed by 8 and 11 per
+# cent, from differences in the sixteenth digit at the start; SGD, the capped and the reset method agreed to thirteen digits. The verdicts do not depend on it.
+#
 # From $k=300$ to $1{,}500$ the law $k/4$ averages about $200$, twenty times the factor 10 of the cap; the check asks for a factor of five.
 #
 # :::{dropdown} Criteria that were changed
