@@ -129,7 +129,7 @@ for ax in axes.flat:
 plt.show()
 
 # %% tags=["hide-input"]
-of_one_seed = {name.replace(" ", "_"): record.last[2, 0, :121] for name, record in trained.items()}
+of_one_seed = {name.replace(" ", "_"): record.last[2, 0, :121].abs() for name, record in trained.items()}
 figures.numbers(
     run,
     "fig-value-learning-rooms",
@@ -535,6 +535,7 @@ released = {  # mean and standard deviation at offsets 0, .5, 1
     ("mountain_car", "explicit", 2): ([358], [163]),
 }
 fig, axes = figures.subplots(2, 2, size=(8.6, 6.4))
+plotted = {}
 for ax, domain in zip(axes.flat, problems.DOMAINS, strict=False):
     for kind, discount, color in (
         ("explicit", 2, COLORS["vermillion"]),
@@ -542,7 +543,9 @@ for ax, domain in zip(axes.flat, problems.DOMAINS, strict=False):
         ("implicit", 0, COLORS["green"]),
     ):
         label = kind if kind == "explicit" else f"implicit, $\\hat\\gamma={names[discount]}$"
-        figures.band(ax, grid.OFFSETS, best(domain, kind, discount).T, label=label, color=color)
+        column = f"{domain}_{kind}{names[discount][1:] if kind == 'implicit' else ''}"
+        curve = best(domain, kind, discount)
+        plotted[column] = figures.band(ax, grid.OFFSETS, curve.T, label=label, color=color).line
         mean, spread = released.get((domain, kind, discount), ([], []))
         at = [0, 0.5, 1][: len(mean)]
         ax.errorbar(at, mean, np.array(spread) / math.sqrt(20), fmt="x", color=color, capsize=3)
@@ -559,21 +562,10 @@ axes[1, 1].axis("off")
 plt.show()
 
 # %% tags=["hide-input"]
-lines = {
-    f"{domain}_{kind}{names[k][1:] if kind == 'implicit' else ''}": best(domain, kind, k).mean(-1)
-    for domain, kind, k in released
-    if domain != "mountain_car"
-}
-car_lines = {"explicit": best("mountain_car", "explicit").mean(-1)} | {
-    f"implicit{names[k][1:]}": best("mountain_car", "implicit", k).mean(-1) for k in range(4)
-}
-figures.numbers(run, "fig-value-learning-offsets", {"offset": grid.OFFSETS, **lines}, rtol=1e-3)
-figures.numbers(
-    run,
-    "fig-value-learning-offsets-car",
-    {"offset": grid.OFFSETS, **car_lines},
-    rtol=2e-2,
-)
+in_car = {name: line for name, line in plotted.items() if name.startswith("mountain_car")}
+elsewhere = {name: line for name, line in plotted.items() if name not in in_car}
+figures.numbers(run, "fig-value-learning-offsets", figures.columns("offset", elsewhere), rtol=1e-3)
+figures.numbers(run, "fig-value-learning-offsets-car", figures.columns("offset", in_car), rtol=2e-2)
 assert abs(best("four_rooms", "explicit")[10].mean() - 48) < 0.5
 assert abs(kept("four_rooms_explicit")["norm"][0, 2, 3, 10].mean() - 113) < 0.5
 

@@ -34,12 +34,7 @@ THINNED = "the CSV keeps only some of the points of a line"
 UNITS = "the picture shows a ratio, an inverse or a multiple of the columns"
 KIND = "the picture shows the numbers as bars, a map, error bars, or one artist a point"
 SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
-LEFT_OUT = "the CSV holds runs that the picture leaves out"
 OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
-    ("adaptivity/gauss_newton_steps", "fig-gauss-newton-steps-decades"): (
-        THINNED,
-        ("eta_max", "gap_minimum_positive", "gap_minimum_zero", "gradient_descent"),
-    ),
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
     ("curvature/fisher_and_ggn", "fig-fisher-race"): (
         SUMMARY,
@@ -90,18 +85,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
             "trace_plain_01",
             "trace_weight_decay",
         ),
-    ),
-    ("parameterization/value_learning", "fig-value-learning-rooms"): (
-        KIND,
-        ("explicit", "explicit_with_a_bias", "implicit"),
-    ),
-    ("parameterization/value_learning", "fig-value-learning-offsets"): (
-        LEFT_OUT,
-        ("chain_implicit9", "chain_implicit975", "four_rooms_implicit975"),
-    ),
-    ("parameterization/value_learning", "fig-value-learning-offsets-car"): (
-        LEFT_OUT,
-        ("implicit9", "implicit975"),
     ),
     ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-ladder"): (
         SUMMARY,
