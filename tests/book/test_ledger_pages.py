@@ -376,17 +376,22 @@ def test_changed_notebook_renews_the_generated_pages(tmp_path: Path) -> None:
 
 
 def test_a_new_title_reaches_every_page_and_a_lost_page_goes(tmp_path: Path) -> None:
-    """The column on the left of a page, and the links below it, name pages that may be renamed, moved or taken out."""
+    """The column on the left of a page names pages that may be renamed or taken out; its words lead to the glossary."""
     write_book(tmp_path)
+    index, words = tmp_path / "book/index.md", tmp_path / "book/glossary.md"
+    text = index.read_text(encoding="utf-8").replace("find_a_result\n", "find_a_result\nglossary\n")
+    index.write_text(text, encoding="utf-8")
+    words.write_text("# Glossary\n\n:::{glossary}\nWords\n  Old meaning.\n:::\n", encoding="utf-8")
     assert render(tmp_path).returncode == 0
+    assert 'title="Old meaning."' in page(tmp_path, f"chapters/{CHAPTER}")
+    words.write_text(words.read_text(encoding="utf-8").replace("Old", "New"), encoding="utf-8")
     find = tmp_path / "book/find_a_result.md"
     find.write_text(find.read_text(encoding="utf-8").replace("# Find", "# Look up"), encoding="utf-8")
     assert render(tmp_path).returncode == 0
     for name in ("book/index", "book/errata", f"chapters/{CHAPTER}"):
         assert ">Look up</a>" in page(tmp_path, name) and ">Find</a>" not in page(tmp_path, name), name
-    index = tmp_path / "book/index.md"
-    text = index.read_text(encoding="utf-8")
-    index.write_text(text.replace("find_a_result\nerrata\n", "find_a_result\n"), encoding="utf-8")
+    assert 'title="New meaning."' in page(tmp_path, f"chapters/{CHAPTER}")
+    index.write_text(text.replace("glossary\nerrata\n", "glossary\n"), encoding="utf-8")
     (tmp_path / "book/errata.md").unlink()
     done = render(tmp_path)
     assert done.returncode == 0, done.stderr
@@ -396,7 +401,15 @@ def test_a_new_title_reaches_every_page_and_a_lost_page_goes(tmp_path: Path) -> 
     }
     assert made == {
         f"{name}.html"
-        for name in ("404", "genindex", "search", "prf-prf", "book/index", "book/find_a_result")
+        for name in (
+            "404",
+            "genindex",
+            "search",
+            "prf-prf",
+            "book/index",
+            "book/find_a_result",
+            "book/glossary",
+        )
     } | {f"chapters/{CHAPTER}.html"}
     assert not [
         name

@@ -51,6 +51,8 @@ FIRST = {
     "edge of stability": "book/glossary.html#term-edge-of-stability",
     "learning rates": "book/glossary.html#term-learning-rate",
     "Adam": "book/glossary.html#term-Adam",
+    "K-FAC": "book/glossary.html#term-K-FAC",
+    "Hessian-vector products": "book/glossary.html#term-Hessian-vector-product",
     "notation": "book/notation.html",
     "DecSPS": f"{OPTIMIZERS}.DecSPS",
     "AdaGradNorm": f"{OPTIMIZERS}.AdaGradNorm",

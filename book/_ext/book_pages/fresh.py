@@ -1,4 +1,4 @@
-"""Which pages must be made again when a notebook, the inventory, a title or the list of pages changes, and which go."""
+"""Which pages must be made again when a notebook, the inventory, a title, a word or the list of pages changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
-from book_pages import evidence
+from book_pages import evidence, terms
 
 
 def register(env: BuildEnvironment) -> None:
@@ -45,10 +45,11 @@ def outdated(app: Sphinx, env: BuildEnvironment, *_: Any) -> list[str]:
 
 
 def renamed(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Return all pages if a title, a number or the order of the pages has changed: each shows them in its columns."""
+    """Return all pages if a title, a number, the order of the pages or the glossary has changed: each shows them."""
     titles = {page: title.astext() for page, title in env.titles.items()}
     order = {page: list(below) for page, below in env.toctree_includes.items()}
-    new = (titles, order, {page: dict(found) for page, found in env.toc_secnumbers.items()})
+    numbers = {page: dict(found) for page, found in env.toc_secnumbers.items()}
+    new = (titles, order, numbers, terms.meanings(app))
     old = getattr(env, "book_titles", None)
     env.book_titles = new  # type: ignore[attr-defined]  # ours, kept there
     return [] if old == new else sorted(env.found_docs)

@@ -16,13 +16,16 @@ OUTSIDE = (nodes.reference, nodes.literal, nodes.title, nodes.caption, nodes.mat
 
 
 def meanings(app: Sphinx) -> dict[str, tuple[str, str]]:
-    """Return each term, with the id of its entry and its meaning in plain text; longer terms first."""
+    """Return each term, with the id of its entry and its meaning in plain text, which is the entry's first paragraph.
+
+    Longer terms come first.
+    """
     if GLOSSARY not in app.env.found_docs:
         return {}
     found = {}
     for item in app.env.get_doctree(GLOSSARY).findall(nodes.definition_list_item):
         term = next(iter(item.findall(nodes.term)))
-        meaning = plain.text(next(iter(item.findall(nodes.definition))))
+        meaning = plain.text(next(iter(item.findall(nodes.definition))).children[0])
         found[term.astext()] = (term["ids"][0], hover.cut(meaning))
     return dict(sorted(found.items(), key=lambda each: -len(each[0])))
 
