@@ -2,7 +2,8 @@
 
     python tools/repository.py https://host/owner/name
 
-The address stands in `_config.yml`; every other file that holds it is rewritten, notebooks without executing them.
+The address stands in `_config.yml`; every other file that holds it is rewritten, notebooks without executing them. The
+address of the site, which follows from it on GitHub, is rewritten, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from pathlib import Path
 
 from chapter import ROOT, write_atomically
 from preamble import address
+
+sys.path.insert(0, str(ROOT / "book/_ext"))
+
+from book_pages.address import published_at  # noqa: E402
 
 ENDINGS = {".py", ".ipynb", ".md", ".yml", ".toml", ".cff", ".bib", ".html"}
 
@@ -39,6 +44,7 @@ def change(new: str, root: Path = ROOT) -> list[str]:
     swaps = [(old, new)]
     if all(url.startswith("https://github.com/") for url in (old, new)):
         swaps.append((old.removeprefix("https://github.com/"), new.removeprefix("https://github.com/")))
+        swaps.append((published_at(old).rstrip("/"), published_at(new).rstrip("/")))
     for path in files(root):
         text = before = path.read_text(encoding="utf-8")
         for a, b in swaps:

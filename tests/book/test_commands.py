@@ -453,12 +453,14 @@ def test_the_address_changes_everywhere_without_executing(clone: Path) -> None:
     )  # not a literal: this file is rewritten too
     before = {path: path.read_text() for path in (clone / "chapters").glob("*/*.ipynb")}
     changed = repository.change(new, clone)
-    assert "_config.yml" in changed and "CITATION.cff" in changed
+    assert {"_config.yml", "CITATION.cff", "README.md", "book/index.md"} <= set(changed)
     assert git("grep", "-l", "-F", new, cwd=clone)
-    left = subprocess.run(
-        ["git", "grep", "-l", "-F", old], cwd=clone, capture_output=True, text=True, check=False
-    )
-    assert left.stdout == ""
+    site = re.sub(r"https://github.com/([^/]+)/", r"https://\1.github.io/", old)
+    for gone in (old, site):
+        left = subprocess.run(
+            ["git", "grep", "-l", "-F", gone], cwd=clone, capture_output=True, text=True, check=False
+        )
+        assert left.stdout == ""
     for path, text in before.items():
         assert path.read_text() == text.replace(old, new)
         script = path.with_suffix(".py").read_text()

@@ -6,12 +6,15 @@ import ast
 import json
 import re
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import nbformat
 import pytest
+import yaml
 from matplotlib.colors import is_color_like
 
 from chapter import ROOT, read_script
@@ -19,6 +22,10 @@ from learning_dynamics import figures
 from learning_dynamics.ledger import cards, read
 from learning_dynamics.ledger.cards import anchor
 from preamble import address, colab_cell, filled
+
+sys.path.insert(0, str(ROOT / "book/_ext"))
+
+from book_pages.address import published_at  # noqa: E402
 
 CHAPTERS = read.chapters(ROOT)
 EXTRA_PARTS = {"toolbox/tools_in_ten_minutes"}  # a prose page with cells: no inventory rows of its own
@@ -383,3 +390,30 @@ def test_every_file_names_the_same_repository() -> None:
                 assert url.removesuffix(".git").rstrip(".") == here, f"{path}: {url}"
     assert hits
     assert here in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_a_citation_names_this_release_and_where_the_book_is_read() -> None:
+    release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    site = published_at(address())
+    cff = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cff["version"], cff["url"], cff["repository-code"]) == (release, site, address())
+    for name in ("README.md", "book/index.md"):
+        bibtex = (ROOT / name).read_text(encoding="utf-8").partition("```bibtex\n")[2].partition("```")[0]
+        assert f"Release {release}" in bibtex and f"\\url{{{site}}}" in bibtex, name
+
+
+def test_links_of_the_front_page_of_the_repository_land() -> None:
+    """A visitor finds there how to read, run and cite the book, what is reproduced, and the licences."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    site, links = published_at(address()), re.findall(r"\]\(([^)\s]+)\)", text)
+    local = [link for link in links if not link.startswith(("http", "#"))]
+    assert [link for link in local if not (ROOT / link).exists()] == []
+    headings = {
+        re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"(?m)^#+ (.*)$", text)
+    }
+    assert [link for link in links if link.startswith("#") and link[1:] not in headings] == []
+    pages = [link.removeprefix(site) for link in links if link.startswith(site)]
+    sources = [page.partition("#")[0].removesuffix(".html") + ".md" for page in pages if page]
+    assert [source for source in sources if not (ROOT / source).is_file()] == []
+    assert {"book/find_a_result.md", "book/errata.md"} <= set(sources) and "" in pages
+    assert {"CITATION.cff", "LICENSE", "LICENSE-TEXT.md", "book/contributing.md"} <= set(local)
