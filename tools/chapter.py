@@ -29,6 +29,7 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
 import learning_dynamics
+from learning_dynamics._internal.files import write_whole
 from learning_dynamics.ledger.read import chapters, notebook_path
 from preamble import ROOT, fill
 
@@ -208,12 +209,7 @@ def execute(chapter: str, root: Path = ROOT, *, overwrite: bool = False) -> floa
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a file in one step, or leave it untouched."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, suffix=".part", delete=False, encoding="utf-8"
-    ) as stream:
-        stream.write(text)
-    os.chmod(stream.name, 0o644)
-    os.replace(stream.name, path)
+    write_whole(path, text.encode("utf-8"))
 
 
 def main() -> int:

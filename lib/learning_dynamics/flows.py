@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.integrate import solve_ivp
 from torch import Tensor
-from torch.func import jvp
+from torch.func import jvp, vmap
 
 from learning_dynamics._internal.arguments import (
+    require_choice,
     require_count,
     require_finite,
+    require_number,
     require_numbers,
     require_symmetric,
     require_tensors,
@@ -95,55 +97,32 @@ def gradient_flow(
         raise ValueError("times = [0]; allowed: a last time > 0")
     if not theta0.is_floating_point():
         raise ValueError(f"theta0 has dtype {theta0.dtype}; allowed: a floating point dtype")
-    if method not in ("DOP853", "LSODA"):
-        raise ValueError(f"method = {method!r}; allowed: 'DOP853', 'LSODA'")
+    require_choice("method", method, ("DOP853", "LSODA"))
     require_finite("theta0", theta0)
-    double = theta0.dtype == torch.float64
-    least = (100 if double else 10) * torch.finfo(theta0.dtype).eps
-    rtol = (1e-10 if double else least) if rtol is None else rtol
-    atol = (1e-12 if double else rtol / 100) if atol is None else atol
-    if not least <= rtol < np.inf or not 0 <= atol < np.inf:
-        raise ValueError(f"rtol = {rtol}, atol = {atol}; allowed: rtol >= {least:.1e}, atol >= 0")
+    rtol, atol = _tolerances(theta0.dtype, rtol, atol)
+    progress = _Progress(max_evaluations)
 
     def tensor(flat: NDArray[np.float64]) -> Tensor:
-        return torch.as_tensor(flat, dtype=theta0.dtype, device=theta0.device).reshape(theta0.shape)
+        return torch.as_tensor(flat.copy(), dtype=theta0.dtype, device=theta0.device).reshape(theta0.shape)
 
     def time(clock: float) -> float:
         return float(np.expm1(clock)) if log_time else clock
 
-    evaluations = 0
-
     def velocity(clock: float, flat: NDArray[np.float64]) -> NDArray[np.float64]:
+        progress.evaluations += 1
         t = time(clock)
-        field = vector_field(tensor(flat.copy()), t)
-        if not isinstance(field, Tensor) or field.is_complex():
-            what = field.dtype if isinstance(field, Tensor) else type(field).__name__
-            raise ValueError(f"vector_field is {what}; allowed: a real tensor")
-        if field.shape != theta0.shape:
-            raise ValueError(f"vector_field has shape {tuple(field.shape)}; allowed: {tuple(theta0.shape)}")
-        nonlocal evaluations
-        evaluations += 1
+        field = vector_field(tensor(flat), t)
+        _require_field(field, theta0.shape)
         return _flat(field) * ((1 + t) if log_time else 1.0)
 
     def crossing(clock: float, flat: NDArray[np.float64]) -> float:
         assert event is not None
-        return float(event(tensor(flat.copy()), time(clock)))
-
-    reached, stuck = -1.0, False
-
-    def moving(clock: float, flat: NDArray[np.float64]) -> float:
-        """Return 1 after each step, and 0 for good after one that led nowhere: LSODA would go on for ever."""
-        nonlocal reached, stuck
-        nowhere = clock - reached <= 2 * np.spacing(abs(reached)) or not np.isfinite(flat).all()
-        stuck = stuck or nowhere or evaluations > max_evaluations
-        reached = clock
-        return 0.0 if stuck else 1.0
+        return float(event(tensor(flat), time(clock)))
 
     if not np.isfinite(velocity(0.0, _flat(theta0))).all():  # a first step could not be chosen
         raise ValueError(
             "vector_field at theta0 has entries that are NaN or infinite; allowed: finite numbers"
         )
-    moving.terminal = True  # type: ignore[attr-defined]  # how solve_ivp is told to stop there
     clocks = np.log1p(grid) if log_time else grid
     with np.errstate(over="ignore", invalid="ignore"):  # a blow-up is reported by `success`
         solution = solve_ivp(
@@ -152,7 +131,7 @@ def gradient_flow(
             _flat(theta0),
             method=method,
             t_eval=clocks,
-            events=[moving] if event is None else [moving, crossing],
+            events=[progress] if event is None else [progress, crossing],
             rtol=rtol,
             atol=atol,
         )
@@ -166,6 +145,45 @@ def gradient_flow(
         time(float(crossings[0])) if len(crossings) else None,
         solution.status == 0,
     )
+
+
+class _Progress:
+    """The event that ends a solution: 1 after each step, and 0 for good after one that led nowhere.
+
+    LSODA would go on for ever there. `solve_ivp` stops where an event that is `terminal` becomes 0.
+    """
+
+    terminal = True
+
+    def __init__(self, most: int) -> None:
+        self.evaluations, self._most = 0, most
+        self._reached, self._stuck = -1.0, False
+
+    def __call__(self, clock: float, flat: NDArray[np.float64]) -> float:
+        nowhere = clock - self._reached <= 2 * np.spacing(abs(self._reached)) or not np.isfinite(flat).all()
+        self._stuck = self._stuck or nowhere or self.evaluations > self._most
+        self._reached = clock
+        return 0.0 if self._stuck else 1.0
+
+
+def _tolerances(dtype: torch.dtype, rtol: float | None, atol: float | None) -> tuple[float, float]:
+    """Return the tolerances of `gradient_flow` for the dtype of its field, after checking those given."""
+    double = dtype == torch.float64
+    least = (100 if double else 10) * torch.finfo(dtype).eps
+    rtol = (1e-10 if double else least) if rtol is None else rtol
+    atol = (1e-12 if double else rtol / 100) if atol is None else atol
+    if not least <= rtol < np.inf or not 0 <= atol < np.inf:
+        raise ValueError(f"rtol = {rtol}, atol = {atol}; allowed: rtol >= {least:.1e}, atol >= 0")
+    return rtol, atol
+
+
+def _require_field(field: object, shape: torch.Size) -> None:
+    """Raise a ValueError unless a field returned real numbers of a shape."""
+    if not isinstance(field, Tensor) or field.is_complex():
+        what = field.dtype if isinstance(field, Tensor) else type(field).__name__
+        raise ValueError(f"vector_field is {what}; allowed: a real tensor")
+    if field.shape != shape:
+        raise ValueError(f"vector_field has shape {tuple(field.shape)}; allowed: {tuple(shape)}")
 
 
 def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | Tensor) -> Tensor:
@@ -213,8 +231,8 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
 def sampled_flow(
     field: Callable[[Tensor], Tensor],
     theta0: Tensor,
-    step: float,
-    count: int,
+    time_step: float,
+    steps: int,
     *,
     rtol: float = 1e-12,
     atol: float = 1e-14,
@@ -229,8 +247,8 @@ def sampled_flow(
     Args:
         field: :math:`v`, of the shape of `theta0`; minus the gradient for a gradient flow.
         theta0: floating point, any shape; float64 for tolerances below 1e-6.
-        step: h, not zero; negative to run backwards in time.
-        count: number K of steps, >= 1.
+        time_step: h, not zero; negative to run backwards in time.
+        steps: number K of time steps, >= 1.
         rtol: tolerance of one step of the integrator relative to theta, >= 2.3e-14.
         atol: tolerance of one step of the integrator in units of theta, >= 0.
 
@@ -238,19 +256,19 @@ def sampled_flow(
         `(K + 1, *shape)`, theta0 first; infinite from where the flow blew up.
 
     Raises:
-        ValueError: `step` is zero or not finite, `count` < 1, or what `gradient_flow` refuses.
+        ValueError: `time_step` is zero or not finite, `steps` < 1, or what `gradient_flow` refuses.
     """
-    if step == 0 or not np.isfinite(step):
-        raise ValueError(f"step = {step}; allowed: finite, not zero")
-    require_count("count", count)
-    sign = 1.0 if step > 0 else -1.0
-    times = [abs(step) * k for k in range(count + 1)]
+    if time_step == 0 or not np.isfinite(time_step):
+        raise ValueError(f"time_step = {time_step}; allowed: finite, not zero")
+    require_count("steps", steps)
+    sign = 1.0 if time_step > 0 else -1.0
+    times = [abs(time_step) * k for k in range(steps + 1)]
     return gradient_flow(
         lambda theta, _: field(theta) if sign > 0 else -field(theta), theta0, times, rtol=rtol, atol=atol
     ).values
 
 
-def modified_field(gradient: Callable[[Tensor], Tensor], step: float) -> Callable[[Tensor], Tensor]:
+def modified_field(gradient: Callable[[Tensor], Tensor], step_size: float) -> Callable[[Tensor], Tensor]:
     r"""Return the field whose flow gradient descent with step size h follows to second order.
 
     .. math:: v_h(\theta) = -\nabla\mathcal L(\theta) - \tfrac h2\nabla^2\mathcal L(\theta)\nabla\mathcal L(\theta)
@@ -264,20 +282,19 @@ def modified_field(gradient: Callable[[Tensor], Tensor], step: float) -> Callabl
 
     Args:
         gradient: :math:`\nabla\mathcal L`, made of torch operations.
-        step: h, >= 0.
+        step_size: h, >= 0.
 
     Returns:
         :math:`v_h`, of the shape of its argument.
 
     Raises:
-        ValueError: `step` is negative or not finite.
+        ValueError: `step_size` is negative or not finite.
     """
-    if not 0 <= step < np.inf:
-        raise ValueError(f"step = {step}; allowed: finite, >= 0")
+    require_number("step_size", step_size, least=0)
 
     def field(theta: Tensor) -> Tensor:
         frozen = gradient(theta)
-        return -(frozen + step / 2 * jvp(gradient, (theta,), (frozen,))[1])
+        return -(frozen + step_size / 2 * jvp(gradient, (theta,), (frozen,))[1])
 
     return field
 
@@ -407,8 +424,7 @@ def nesterov_flow_quadratic(
     eigenvalues, Q = torch.linalg.eigh(H)
     if not eigenvalues.amin() >= -slack:
         raise ValueError(f"H has the eigenvalue {eigenvalues.amin():.3g}; allowed: none below 0")
-    if not nu > -1:
-        raise ValueError(f"nu = {nu}; allowed: > -1")
+    require_number("nu", nu, above=-1)
     grid = _times(times)
     order = (nu - 1) / 2
     axes = max(eigenvalues.ndim, theta0.ndim)
@@ -426,22 +442,6 @@ def nesterov_flow_quadratic(
         return torch.einsum("...ij,...j->...i", Q, torch.as_tensor(factor).to(H) * start)
 
     return MomentumPath(torch.as_tensor(grid).to(H), rotated(profile), rotated(slope), None, True)
-
-
-def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:
-    """Return the times as a float64 array after checking that they increase from >= 0."""
-    found = require_numbers("times", times)
-    if found.ndim > 1:
-        raise ValueError(f"times has shape {tuple(found.shape)}; allowed: (T,)")
-    grid = found.detach().reshape(-1).cpu().numpy()
-    increasing = len(grid) > 0 and grid[0] >= 0 and (np.diff(grid) > 0).all() and np.isfinite(grid[-1])
-    if not increasing:
-        raise ValueError(f"times = {grid.tolist()}; allowed: finite, >= 0, strictly increasing, at least one")
-    return grid
-
-
-def _flat(values: Tensor) -> NDArray[np.float64]:
-    return values.detach().to("cpu", torch.float64).reshape(-1).numpy()
 
 
 def flow_map(
@@ -467,8 +467,7 @@ def flow_map(
     Raises:
         ValueError: the time is not finite, or an argument is one that `gradient_flow` refuses.
     """
-    if not np.isfinite(time):
-        raise ValueError(f"time = {time}; allowed: a finite number")
+    require_number("time", time)
     if time == 0:
         return theta.clone()
     sign = 1.0 if time > 0 else -1.0
@@ -522,11 +521,12 @@ def sensitivity(
     if theta0.ndim != 1:
         raise ValueError(f"theta0 has shape {tuple(theta0.shape)}; allowed: (d)")
 
-    def both(
-        state: Tensor,
-    ) -> Tensor:  # row 0: the point; row 1 + j: how it moves with component j of the start
-        point, directions = state[0], state[1:]
-        moved = torch.func.vmap(lambda u: torch.func.jvp(field, (point,), (u,))[1])(directions)
+    def both(state: Tensor) -> Tensor:
+        point, directions = (
+            state[0],
+            state[1:],
+        )  # row 1 + j: how the point moves with component j of the start
+        moved = vmap(lambda u: jvp(field, (point,), (u,))[1])(directions)
         return torch.cat([field(point)[None], moved])
 
     identity = torch.eye(len(theta0), dtype=theta0.dtype, device=theta0.device)
@@ -579,14 +579,12 @@ def picard(
         ValueError: a number is out of range, or `theta0` is no vector.
     """
     require_tensors(theta0=(theta0, "d"))
-    if not 0 < time < np.inf:
-        raise ValueError(f"time = {time}; allowed: finite, > 0")
+    require_number("time", time, above=0)
     require_count("iterations", iterations, least=0)
     require_count("nodes", nodes, least=3, most=400)
     points = -np.cos(np.pi * np.arange(nodes) / (nodes - 1))
-    coefficients = np.linalg.inv(
-        np.polynomial.chebyshev.chebvander(points, nodes - 1)
-    )  # of the polynomial through them
+    # of the polynomial through them
+    coefficients = np.linalg.inv(np.polynomial.chebyshev.chebvander(points, nodes - 1))
     integrals = np.polynomial.chebyshev.chebint(coefficients, lbnd=-1.0, axis=0) * time / 2
     integrate = torch.as_tensor(np.polynomial.chebyshev.chebval(points, integrals).T).to(theta0)
     times = [float(t) for t in (points + 1) * time / 2]
@@ -596,3 +594,19 @@ def picard(
         velocity = torch.stack([field(theta, t) for theta, t in zip(curves[-1], times, strict=True)])
         curves.append(theta0 + integrate @ velocity)
     return PicardPath(torch.tensor(times, dtype=torch.float64).to(theta0), torch.stack(curves))
+
+
+def _times(times: Sequence[float] | Tensor) -> NDArray[np.float64]:
+    """Return the times as a float64 array after checking that they increase from >= 0."""
+    found = require_numbers("times", times)
+    if found.ndim > 1:
+        raise ValueError(f"times has shape {tuple(found.shape)}; allowed: (T,)")
+    grid = found.detach().reshape(-1).cpu().numpy()
+    increasing = len(grid) > 0 and grid[0] >= 0 and (np.diff(grid) > 0).all() and np.isfinite(grid[-1])
+    if not increasing:
+        raise ValueError(f"times = {grid.tolist()}; allowed: finite, >= 0, strictly increasing, at least one")
+    return grid
+
+
+def _flat(values: Tensor) -> NDArray[np.float64]:
+    return values.detach().to("cpu", torch.float64).reshape(-1).numpy()

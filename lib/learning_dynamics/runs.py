@@ -12,6 +12,8 @@ from typing import TypeVar
 
 import torch
 
+from learning_dynamics._internal.arguments import require_choice, require_count
+
 SCALES = ("smoke", "book", "paper")
 T = TypeVar("T")
 
@@ -43,10 +45,8 @@ class Run:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", self.chapter):
             raise ValueError(f"chapter = {self.chapter!r}; allowed: 'part/name' in lower case")
-        if self.scale not in SCALES:
-            raise ValueError(f"scale = {self.scale!r}; allowed: one of {', '.join(SCALES)}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed = {self.seed!r}; allowed: an integer >= 0")
+        require_choice("scale", self.scale, SCALES)
+        require_count("seed", self.seed, least=0)
         if not self.dtype.is_floating_point:
             raise ValueError(f"dtype = {self.dtype}; allowed: a floating point type")
         object.__setattr__(self, "device", resolve_device(self.device))
@@ -103,8 +103,7 @@ class Run:
         if index is not None:
             if seed is not None:
                 raise ValueError(f"seed = {seed}, index = {index}; allowed: one of the two")
-            if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= 9999:
-                raise ValueError(f"index = {index!r}; allowed: an integer from 0 to 9999")
+            require_count("index", index, least=0, most=9999)
             seed = 10_000 * self.seed + index
         key = f"{self.seed if seed is None else seed}:{stream}".encode()
         state = int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1

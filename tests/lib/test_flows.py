@@ -334,9 +334,9 @@ def test_one_step_of_gradient_descent_misses_the_modified_flow_by_the_third_orde
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: sampled_flow(torch.neg, torch.ones(1), 0.0, 3), "step = 0"),
-        (lambda: sampled_flow(torch.neg, torch.ones(1), 0.1, 0), "count = 0"),
-        (lambda: modified_field(torch.neg, -1.0), "step = -1"),
+        (lambda: sampled_flow(torch.neg, torch.ones(1), 0.0, 3), "time_step = 0"),
+        (lambda: sampled_flow(torch.neg, torch.ones(1), 0.1, 0), "steps = 0"),
+        (lambda: modified_field(torch.neg, -1.0), "step_size = -1"),
     ],
 )
 def test_sampled_and_modified_flows_name_bad_arguments(call, name):

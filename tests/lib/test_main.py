@@ -73,7 +73,7 @@ def test_a_chapter_runs_without_jupyter(chapter: Path, tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--scale", "huge"], "scale = 'huge'; allowed: one of smoke, book, paper"),
+        (["--scale", "huge"], "scale = 'huge'; allowed: smoke, book, paper"),
         (["--device", "gpu"], "device = 'gpu'"),
         (["--part", "1/2"], "PART = given; allowed: what the parameters cell"),
     ],

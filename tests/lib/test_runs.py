@@ -63,7 +63,7 @@ def test_parts_cover_every_piece_once() -> None:
     ("arguments", "named"),
     [
         ({"chapter": "minimum_norm"}, "chapter = 'minimum_norm'"),
-        ({"scale": "large"}, "scale = 'large'; allowed: one of smoke, book, paper"),
+        ({"scale": "large"}, "scale = 'large'; allowed: smoke, book, paper"),
         ({"device": "gpu"}, "device = 'gpu'; allowed: 'auto', 'cpu' or 'cuda'"),
         ({"device": "tpu:0"}, "device = 'tpu:0'"),
         ({"seed": -1}, "seed = -1; allowed: an integer >= 0"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from numbers import Real
 
 import numpy as np
 import torch
@@ -239,6 +241,51 @@ def require_count(name: str, value: object, least: int = 1, most: int | None = N
     if not upwards or (isinstance(value, int) and most is not None and value > most):
         upper = "" if most is None else f" and <= {most}"
         raise ValueError(f"{name} = {value!r}; allowed: an integer >= {least}{upper}")
+
+
+def require_counts(**values: object) -> None:
+    """Raise a ValueError that names the first value which is no integer >= 1."""
+    for name, value in values.items():
+        require_count(name, value)
+
+
+def require_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Raise a ValueError when a value is none of the names allowed, which the message lists."""
+    if value not in allowed:
+        raise ValueError(f"{name} = {value!r}; allowed: {', '.join(allowed)}")
+
+
+def require_number(
+    name: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    below: float = math.inf,
+    most: float = math.inf,
+) -> None:
+    """Raise a ValueError unless a value is one finite real number in a range.
+
+    Args:
+        name: the argument's name.
+        value: a number of Python or numpy, or a tensor `()`; a boolean is none.
+        above: the number is larger.
+        least: the number is at least this.
+        below: the number is smaller.
+        most: the number is at most this.
+    """
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+    elif (
+        isinstance(value, Tensor) and value.ndim == 0 and value.dtype != torch.bool and not value.is_complex()
+    ):
+        number = value.item()
+    if math.isfinite(number) and above < number < below and least <= number <= most:
+        return
+    ends = ((">", above), (">=", least), ("<", below), ("<=", most))
+    within = " and ".join(f"{sign} {end:g}" for sign, end in ends if math.isfinite(end))
+    raise ValueError(f"{name} = {value!r}; allowed: a finite number {within}".rstrip())
 
 
 def step_numbers(record: Iterable[int], steps: int) -> tuple[int, ...]:

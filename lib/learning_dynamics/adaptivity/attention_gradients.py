@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_count, require_number, require_tensors
 from learning_dynamics.adaptivity.token_geometry import centred_gram
 from learning_dynamics.models.attention import attention_weights
 
@@ -176,10 +176,8 @@ def equicorrelated_norms(
     """
     require_count("tokens", tokens, least=2)
     require_count("width", width)
-    if not 0 <= correlation <= 1:
-        raise ValueError(f"correlation = {correlation}; allowed: from 0 to 1")
-    if not 0 < std < math.inf:
-        raise ValueError(f"std = {std}; allowed: a number > 0")
+    require_number("correlation", correlation, least=0, most=1)
+    require_number("std", std, above=0)
     T, m, rest = tokens, width, 1 - correlation
     query = std**6 * (T - 1) / T * rest**2 * m * (T + m)
     factor = 1 + 4 * rest / (T * m) if exact else 1.0

@@ -27,9 +27,7 @@ def products_without(theta: Tensor) -> Tensor:
         ValueError: theta is not real floating point of this shape.
     """
     require_tensors(theta=(theta, "*batch D"))
-    one = torch.ones_like(theta[..., :1])
-    before = torch.cat([one, theta[..., :-1].cumprod(-1)], -1)
-    after = torch.cat([theta[..., 1:].flip(-1).cumprod(-1).flip(-1), one], -1)
+    before, after = _products_around(theta)
     return before * after
 
 
@@ -72,9 +70,8 @@ def hessian(theta: Tensor, x: float = 1.0, y: float = 1.0) -> Tensor:
     require_tensors(theta=(theta, "*batch D"))
     depth = theta.shape[-1]
     require_count("D", depth, least=2)
+    before, after = _products_around(theta)
     one = torch.ones_like(theta[..., :1])
-    before = torch.cat([one, theta[..., :-1].cumprod(-1)], -1)
-    after = torch.cat([theta[..., 1:].flip(-1).cumprod(-1).flip(-1), one], -1)
     pairs = torch.zeros(*theta.shape, depth, dtype=theta.dtype, device=theta.device)
     for j in range(depth - 1):
         between = torch.cat([one, theta[..., j + 1 : -1].cumprod(-1)], -1)
@@ -124,6 +121,14 @@ def escape_time(start: float, end: float, depth: int) -> float:
         return math.exp((2 - depth) * u) / -math.expm1(depth * u)
 
     return float(quad(in_logs, math.log(start), math.log(end), epsabs=0.0, epsrel=1e-11, limit=400)[0])
+
+
+def _products_around(theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the products of the entries before each one and of those after it, both `(*batch, D)`."""
+    one = torch.ones_like(theta[..., :1])
+    before = torch.cat([one, theta[..., :-1].cumprod(-1)], -1)
+    after = torch.cat([theta[..., 1:].flip(-1).cumprod(-1).flip(-1), one], -1)
+    return before, after
 
 
 def _require_plateau(start: float, depth: int) -> None:

@@ -17,7 +17,14 @@ from scipy.special import digamma, polygamma
 from scipy.stats import binom
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_generator, require_tensors
+from learning_dynamics._internal.arguments import (
+    require_choice,
+    require_count,
+    require_counts,
+    require_generator,
+    require_number,
+    require_tensors,
+)
 
 ACTIVATIONS = ("linear", "relu")
 
@@ -75,8 +82,7 @@ def log_output_norms(
     Raises:
         ValueError: an argument is out of range.
     """
-    for name, value in (("width", width), ("depth", depth), ("count", count)):
-        require_count(name, value)
+    require_counts(width=width, depth=depth, count=count)
     _require_activation(activation)
     seed = int(torch.randint(2**62, (), generator=require_generator(generator)))
     source = np.random.default_rng(seed)
@@ -108,8 +114,7 @@ def log_norm_law(width: int, depth: int, activation: str = "relu") -> LogNormLaw
     Raises:
         ValueError: an argument is out of range.
     """
-    require_count("width", width)
-    require_count("depth", depth)
+    require_counts(width=width, depth=depth)
     _require_activation(activation)
     if activation == "linear":
         mean, variance = digamma(width / 2) + math.log(2 / width), polygamma(1, width / 2)
@@ -156,8 +161,7 @@ def forward_moments(
     """
     require_count("width", width)
     require_count("depth", depth, least=0)
-    if not 0 < gate_mean <= 1:
-        raise ValueError(f"gate_mean = {gate_mean}; allowed: above 0 and at most 1")
+    require_number("gate_mean", gate_mean, above=0, most=1)
     p, m = gate_mean, width
     matrix = torch.tensor(
         [[m + 2, (kurtosis - 3 + (1 - p) * (m + 2)) / p], [3, (kurtosis - 3 * p) / p]], dtype=torch.float64
@@ -187,5 +191,4 @@ def share_carrying_half(size_biased: Tensor) -> float:
 
 
 def _require_activation(activation: str) -> None:
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation = {activation!r}; allowed: {' or '.join(map(repr, ACTIVATIONS))}")
+    require_choice("activation", activation, ACTIVATIONS)

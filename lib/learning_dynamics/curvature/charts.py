@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.func import jacrev
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_number, require_tensors
 
 Map = Callable[[Tensor], Tensor]
 
@@ -83,9 +83,6 @@ def pullback(C: Tensor, J: Tensor) -> Tensor:
         ValueError: the shapes do not match.
     """
     require_tensors(C=(C, "*batch d d"), J=(J, "*batch d e"))
-    if C.ndim < 2 or J.ndim < 2 or C.shape[-1] != C.shape[-2] or C.shape[-1] != J.shape[-2]:
-        shapes = f"{tuple(C.shape)}, {tuple(J.shape)}"
-        raise ValueError(f"shapes of C, J = {shapes}; allowed: (..., d, d), (..., d, e)")
     return J.mT @ C @ J
 
 
@@ -118,10 +115,8 @@ def step_in_chart(
     Raises:
         ValueError: `step_size`, `weight` or the shape of theta is not one of those allowed.
     """
-    if not (step_size > 0 and math.isfinite(step_size)):
-        raise ValueError(f"step_size = {step_size!r}; allowed: a finite number > 0")
-    if not 0 <= weight <= 1:
-        raise ValueError(f"weight = {weight!r}; allowed: from 0 to 1")
+    require_number("step_size", step_size, above=0)
+    require_number("weight", weight, least=0, most=1)
 
     _require_point("theta", theta)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from learning_dynamics.curvature.gradients import mean_loss_and_gradient
 from learning_dynamics.curvature.linearization import Data
 from learning_dynamics.curvature.loss_matrix import LossMatrix
 from learning_dynamics.curvature.network import Model, Parameters, plainly
@@ -63,9 +64,8 @@ class OutputCurvature(LossMatrix):
             parts = self._data.sample_by_sample(one, values, vectors, numbers=width * self.shape[0])
             return _total(parts) / self._terms.divisor
 
-        total = torch.zeros_like(
-            self._data.network.theta
-        )  # one output at a time: diag(J' A J) = sum_c J_c' (A J)_c
+        # one output at a time: diag(J' A J) = sum_c J_c' (A J)_c
+        total = torch.zeros_like(self._data.network.theta)
         for c in range(width):
             unit = torch.zeros_like(self.outputs)
             unit[:, c] = 1.0
@@ -82,14 +82,8 @@ class _OfTargets(OutputCurvature):
 
     def loss_and_gradient(self) -> tuple[Tensor, Tensor]:
         """Return the mean loss `()` and its gradient `(d)`, from the linearization that the products use."""
-        scores = self._terms.scores(self.outputs) / self._terms.divisor
-        gradient = torch.zeros_like(self._data.network.theta)
-        with plainly(self.device):
-            for rows, part in self._data.batches():
-                gradient = gradient + part.pull(scores[rows])
-        return self._terms.losses(self.outputs, slice(None)).sum() / self._terms.divisor, gradient
+        return mean_loss_and_gradient(self._data, self._terms)
 
-    @torch.no_grad()
     def loss_at(self, theta: Tensor) -> Tensor:
         """Return the mean loss `()` on the same data at other parameters `(d)`; NaN or infinity pass through."""
         with plainly(self.device), torch.no_grad():

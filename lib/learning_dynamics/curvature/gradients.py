@@ -7,7 +7,7 @@ from torch import Tensor
 
 from learning_dynamics.curvature.linearization import Data, LinearizedData
 from learning_dynamics.curvature.network import Model, Parameters, plainly
-from learning_dynamics.curvature.torch_losses import Loss, as_terms, require_last_axis
+from learning_dynamics.curvature.torch_losses import Loss, Terms, as_terms, require_last_axis
 
 
 def loss_and_gradient(
@@ -34,14 +34,17 @@ def loss_and_gradient(
     """
     data = LinearizedData(model, inputs, parameters, None)
     require_last_axis(law, data, targets)
-    terms = as_terms(law, data.outputs, data.flat_targets(targets))
-    loss = terms.losses(data.outputs, slice(None)).sum() / terms.divisor
+    return mean_loss_and_gradient(data, as_terms(law, data.outputs, data.flat_targets(targets)))
+
+
+def mean_loss_and_gradient(data: LinearizedData, terms: Terms) -> tuple[Tensor, Tensor]:
+    """Return the mean of the terms of a loss `()` and its gradient `(d)`, batch after batch."""
     scores = terms.scores(data.outputs) / terms.divisor
     gradient = torch.zeros_like(data.network.theta)
     with plainly(gradient.device):
         for rows, part in data.batches():
             gradient = gradient + part.pull(scores[rows])
-    return loss, gradient
+    return terms.losses(data.outputs, slice(None)).sum() / terms.divisor, gradient
 
 
 def per_sample_gradients(

@@ -194,9 +194,7 @@ def _copies(
             residuals[outside] <= tolerance**0.5 * scale
         )
         passed, before = converged and bool((small | clear).all()) and process.size > enters, passed
-        done = (
-            passed and before
-        )  # twice in a row: a hidden neighbour of the value shows after a few more steps
+        done = passed and before  # twice: a hidden neighbour of the value shows after a few more steps
         if done or process.size == min(max_steps, d - k):
             break
     settled = done or process.size == d - k

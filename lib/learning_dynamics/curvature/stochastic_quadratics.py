@@ -177,9 +177,8 @@ def excess_scheduled(problem: Modes, step_sizes: Tensor) -> Tensor:
     grid, steps = step_sizes.shape[:-1], step_sizes.shape[-1]
     width = max(1, int(steps**0.5))
     blocks = -(-steps // width)
-    padded = torch.nn.functional.pad(
-        step_sizes, (0, blocks * width - steps)
-    )  # steps of size 0 change nothing
+    # steps of size 0 change nothing
+    padded = torch.nn.functional.pad(step_sizes, (0, blocks * width - steps))
     eta = padded.view(*grid, blocks, width, 1)
     shrink, push = 1 - eta * problem.curvature, eta.square() * problem.noise
     factors, additions = [shrink[..., 0, :]], [push[..., 0, :]]
@@ -373,9 +372,8 @@ def bounds_decaying(problem: Modes, offset: float, k: Tensor, repaired: bool = T
     forgets = ((1 + offset) / later) ** (2 * smallest)
     power = 2 * smallest - 3
     if repaired:
-        terms = (
-            torch.arange(2, max(int(marks.max()), 2) + 1, dtype=rho.dtype, device=rho.device) + offset
-        ) ** power
+        count = torch.arange(2, max(int(marks.max()), 2) + 1, dtype=rho.dtype, device=rho.device)
+        terms = (count + offset) ** power
         sums = torch.cat([terms.new_zeros(2), terms.cumsum(0)])[marks] + (marks > 0) * later**power
     else:
         sums = marks * later**power
@@ -470,9 +468,8 @@ def _lost(problem: Modes, step_size: float, k: Tensor | int, power: int) -> Tens
     _require_step(problem, step_size)
     count = _counts(problem, k)[..., None] * power
     c = step_size * problem.curvature
-    logarithm = torch.where(
-        c < 1, torch.log1p(-c.clamp(max=1)), torch.log((c - 1).clamp(min=0))
-    )  # ln |1 - c|
+    # ln |1 - c|
+    logarithm = torch.where(c < 1, torch.log1p(-c.clamp(max=1)), torch.log((c - 1).clamp(min=0)))
     size = -torch.expm1(torch.where(count > 0, count * logarithm, 0 * count))
     return torch.where((c > 1) & (count.remainder(2) == 1), 2 - size, size)
 

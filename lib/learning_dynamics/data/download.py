@@ -113,14 +113,11 @@ def _download(name: str, file: RemoteFile, target: Path, timeout: float) -> None
         part.unlink()
     reasons: list[str] = []
     for url in file.urls:
-        for begun in (
-            part.exists(),
-            False,
-        ):  # once more from the start where the beginning was of another file
+        # once more from the start where the beginning was of another file
+        for begun in (part.exists(), False):
             try:
-                if not _is_right(
-                    part, file
-                ):  # a whole one is left when a process ends just before the renaming
+                # a whole one is left when a process ends just before the renaming
+                if not _is_right(part, file):
                     _transfer(url, part, file.size, timeout)
             except (OSError, http.client.HTTPException) as error:
                 if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):

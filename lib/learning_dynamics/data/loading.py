@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.data.dataset import Dataset
 from learning_dynamics.data.download import fetch
 from learning_dynamics.data.public import PUBLIC, PublicSet
@@ -36,8 +37,7 @@ def load(
         ValueError: The name is not known at this scale, or an argument is not allowed.
         DataError: A public set can be neither found in the cache nor downloaded.
     """
-    if scale not in SCALES:
-        raise ValueError(f"scale = {scale!r}; allowed: one of {', '.join(SCALES)}")
+    require_choice("scale", scale, SCALES)
     if not dtype.is_floating_point:
         raise ValueError(f"dtype = {dtype}; allowed: a floating point type")
     if name in SHIPPED:

@@ -36,60 +36,58 @@ def read_ts(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     headers: dict[str, str] = {}
     series: list[np.ndarray] = []
     labels: list[str] = []
-    data, length, classes = False, 0, frozenset[str]()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path.name} = {error.reason} at byte {error.start}; allowed: text in UTF-8"
-        ) from error
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.strip()
+    length, classes = 0, frozenset[str]()
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        line, place = line.strip(), f"{path.name}, line {number}"
         if not line or line.startswith("#"):
             continue
         if line.startswith("@"):
             word, rest = (*line[1:].split(None, 1), "", "")[:2]
             word = word.lower()
-            if data or (word in SETTINGS and word in headers):
-                raise ValueError(
-                    f"{path.name}, line {number} = {line!r}; allowed: each header once, before @data"
-                )
-            data = word == "data"
+            if "data" in headers or (word in SETTINGS and word in headers):
+                raise ValueError(f"{place} = {line!r}; allowed: each header once, before @data")
             headers[word] = rest.strip()
-            if data:
+            if word == "data":
                 length, classes = _declared(path.name, headers)
             continue
-        if not data:
-            raise ValueError(
-                f"{path.name}, line {number} = {line!r}; allowed before @data: comments and settings"
-            )
-        values, _, label = (part.strip() for part in line.rpartition(":"))
-        if ":" in values or not values:
-            raise ValueError(
-                f"{path.name}, line {number} = {line[:40]!r}; allowed: one channel and a label, `1.0,2.5,...:label`"
-            )
-        plain = (
-            values if values.isascii() and "_" not in values else "?"
-        )  # float takes 1_000 and other alphabets
-        try:
-            row = np.array([float(value) for value in plain.split(",")])
-        except ValueError:
-            raise ValueError(
-                f"{path.name}, line {number} = {line[:40]!r}; allowed: numbers, none missing"
-            ) from None
-        if not np.isfinite(row).all():
-            raise ValueError(f"{path.name}, line {number} = {line[:40]!r}; allowed: finite numbers")
+        if "data" not in headers:
+            raise ValueError(f"{place} = {line!r}; allowed before @data: comments and settings")
+        row, label = _series(place, line)
         length = length or len(row)
         if len(row) != length:
-            raise ValueError(f"{path.name}, line {number}: {len(row)} values; allowed: {length}")
+            raise ValueError(f"{place}: {len(row)} values; allowed: {length}")
         if not label or (classes and label not in classes):
             allowed = ", ".join(sorted(classes)) if classes else "a name"
-            raise ValueError(f"{path.name}, line {number}: label = {label!r}; allowed: {allowed}")
+            raise ValueError(f"{place}: label = {label!r}; allowed: {allowed}")
         series.append(row)
         labels.append(label)
     if not series:
         raise ValueError(f"{path.name} has no series after @data; allowed: at least one")
     return np.stack(series), np.array(labels)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path.name} = {error.reason} at byte {error.start}; allowed: text in UTF-8"
+        ) from error
+
+
+def _series(place: str, line: str) -> tuple[np.ndarray, str]:
+    """Return the values `(T,)` and the label of a line; `place` says in an error where it stands."""
+    values, _, label = (part.strip() for part in line.rpartition(":"))
+    if ":" in values or not values:
+        raise ValueError(f"{place} = {line[:40]!r}; allowed: one channel and a label, `1.0,2.5,...:label`")
+    plain = values if values.isascii() and "_" not in values else "?"  # float takes 1_000 and other alphabets
+    try:
+        row = np.array([float(value) for value in plain.split(",")])
+    except ValueError:
+        raise ValueError(f"{place} = {line[:40]!r}; allowed: numbers, none missing") from None
+    if not np.isfinite(row).all():
+        raise ValueError(f"{place} = {line[:40]!r}; allowed: finite numbers")
+    return row, label
 
 
 def _declared(file: str, headers: dict[str, str]) -> tuple[int, frozenset[str]]:

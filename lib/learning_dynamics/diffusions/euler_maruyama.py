@@ -11,6 +11,7 @@ from torch import Tensor
 from learning_dynamics._internal.arguments import (
     require_count,
     require_generator,
+    require_number,
     require_tensors,
     step_numbers,
 )
@@ -52,8 +53,7 @@ def euler_maruyama(
     """
     require_tensors(x0=(x0, "*batch d"))
     require_generator(generator)
-    if not 0 < time_step < math.inf:
-        raise ValueError(f"time_step = {time_step}; allowed: finite, > 0")
+    require_number("time_step", time_step, above=0)
     require_count("steps", steps, least=0)
     wanted = set(step_numbers(range(steps + 1) if record is None else record, steps))
     _require_own_noise(diffusion, x0)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, hessian, vmap
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_choice, require_tensors
 
 Coefficient = Callable[[Tensor, float], Tensor]
 """`coefficient(x, t)`: a drift `(*batch, d)`, or a noise matrix `(*batch, d, m)`."""
@@ -36,8 +36,7 @@ def stochastic_sum(
     Raises:
         ValueError: `point` is unknown, or there is not one more value than increments.
     """
-    if point not in ("left", "middle", "right"):
-        raise ValueError(f"point = {point!r}; allowed: 'left', 'middle', 'right'")
+    require_choice("point", point, ("left", "middle", "right"))
     require_tensors(values=(values, "*any"), increments=(increments, "*any2"))
     fits = values.shape[1:] == increments.shape[1:] and values.ndim and increments.ndim
     if not fits or len(values) != len(increments) + 1:

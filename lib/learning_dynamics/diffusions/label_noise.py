@@ -10,6 +10,7 @@ from torch import Tensor
 
 from learning_dynamics._internal.arguments import (
     require_broadcast,
+    require_choice,
     require_count,
     require_generator,
     require_numbers,
@@ -64,8 +65,7 @@ def label_noise_gradient(
         raise ValueError(f"sigma = {scale.tolist()}; allowed: finite, >= 0")
     if batch_size is not None:
         require_count("batch_size", batch_size)
-    if noise not in ("signs", "normal"):
-        raise ValueError(f"noise = {noise!r}; allowed: 'signs' or 'normal'")
+    require_choice("noise", noise, ("signs", "normal"))
 
     def gradient(theta: Tensor, k: int) -> Tensor:
         if not theta.is_floating_point() or theta.ndim == 0:

@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_count, require_number, require_tensors
 
 
 class SgdMoments(NamedTuple):
@@ -74,7 +74,7 @@ def sgd_moments(X: Tensor, y: Tensor, step_size: float, steps: int) -> SgdMoment
         ValueError: shapes do not fit, X has not full column rank, or a number is out of range.
     """
     pieces = _pieces(X, y)
-    _require_step(step_size)
+    require_number("step_size", step_size, above=0)
     require_count("steps", steps, least=0)
     H, mean = pieces.H, -pieces.minimizer
     M = torch.outer(mean, mean)
@@ -115,7 +115,7 @@ def sgd_diffusion_moments(
         ValueError: as in `sgd_moments`.
     """
     pieces = _pieces(X, y)
-    _require_step(step_size)
+    require_number("step_size", step_size, above=0)
     require_count("steps", steps, least=0)
     H, d = pieces.H, len(pieces.H)
     A = H + step_size / 2 * H @ H if corrected else H
@@ -210,8 +210,3 @@ def _second_of_gradient(pieces: _Pieces, mean: Tensor, M: Tensor, one: Tensor | 
 def _moments(H: Tensor, means: list[Tensor], seconds: list[Tensor]) -> SgdMoments:
     second = torch.stack(seconds)
     return SgdMoments(torch.stack(means), second, (H * second).sum((-1, -2)) / 2)
-
-
-def _require_step(step_size: float) -> None:
-    if not 0 < step_size < np.inf:
-        raise ValueError(f"step_size = {step_size}; allowed: finite, > 0")

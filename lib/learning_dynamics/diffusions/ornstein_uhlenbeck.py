@@ -10,7 +10,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_numbers, require_tensors
+from learning_dynamics._internal.arguments import require_number, require_numbers, require_tensors
 
 
 class OrnsteinUhlenbeck:
@@ -43,8 +43,7 @@ class OrnsteinUhlenbeck:
         Raises:
             ValueError: the time is negative or not finite.
         """
-        if not 0 <= time < np.inf:
-            raise ValueError(f"time = {time}; allowed: finite, >= 0")
+        require_number("time", time, least=0)
         A, B = (matrix.detach().cpu().double().numpy() for matrix in (self.A, self.B))
         d = len(A)
         # halve t until the block exponential is harmless: it holds e^{+At} beside e^{-At}

@@ -11,7 +11,12 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_symmetric, require_tensors
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_number,
+    require_symmetric,
+    require_tensors,
+)
 
 
 def chain_covariance(H: Tensor, Sigma: Tensor, step_size: float, C: Tensor | None = None) -> Tensor:
@@ -104,8 +109,7 @@ def chain_covariance_path(H: Tensor, Sigma: Tensor, step_size: float, steps: int
         ValueError: a matrix has the wrong shape or is not symmetric, or a number is out of range.
     """
     _checked(H, Sigma)
-    if not step_size > 0:
-        raise ValueError(f"step_size = {step_size}; allowed: > 0")
+    require_number("step_size", step_size, above=0)
     require_count("steps", steps, least=0)
     contraction = torch.eye(H.shape[-1], dtype=H.dtype, device=H.device) - step_size * H
     path = [torch.zeros_like(H)]
@@ -124,8 +128,7 @@ def _checked(H: Tensor, Sigma: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 def _require_stable(curvature: np.ndarray, step_size: float) -> float:
     """Raise unless the step is positive and H positive definite; return its largest eigenvalue."""
-    if not 0 < step_size < np.inf:
-        raise ValueError(f"step_size = {step_size}; allowed: > 0")
+    require_number("step_size", step_size, above=0)
     eigenvalues = np.linalg.eigvalsh(curvature)
     if not eigenvalues[0] > 0:
         raise ValueError(f"H has the eigenvalue {eigenvalues[0]:.3g}; allowed: positive definite")

@@ -15,6 +15,7 @@ from torch.func import grad, grad_and_value, vmap
 
 from learning_dynamics._internal.arguments import require_count, require_tensors, step_numbers
 from learning_dynamics.rules import LossRule, Rule
+from learning_dynamics.rules.rule import reads_loss
 
 Gradient = Callable[[Tensor, int], Tensor]
 """`gradient(theta, k)`: the gradient `(*batch, d)` at `theta (*batch, d)` that step number k uses."""
@@ -98,12 +99,13 @@ def iterate(
         What was recorded, which runs diverged, and the last iterates.
 
     Raises:
-        ValueError: `steps` or `record` is out of range, or `theta0` is not real floating point with at least one
-            axis, or `gradient` has another shape than `theta0` or writes into it, or `rule` changes it, or `observe`
-            or `watch` drops the batch axes, or the rule reads the loss and `gradient` does not return it.
+        ValueError: `rule` is no rule, `steps` or `record` is out of range, `theta0` is not real floating point with at
+            least one axis, `gradient` has another shape than `theta0` or writes into it, `rule` changes that shape,
+            `observe` or `watch` drops the batch axes, or the rule reads the loss and `gradient` does not return it.
     """
     require_count("steps", steps, least=0)
     require_tensors(theta0=(theta0, "*batch d"))
+    reads_loss(rule)  # refuses what is no rule
     recorded = log_spaced(steps) if record is None else step_numbers(record, steps)
     theta, state = theta0, rule.start(theta0)
     wanted, values, watched = set(recorded), [], []

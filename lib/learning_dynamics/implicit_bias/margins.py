@@ -16,7 +16,7 @@ import torch
 from scipy.optimize import linprog, nnls
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_numbers, require_tensors
+from learning_dynamics._internal.arguments import require_choice, require_numbers, require_tensors
 from learning_dynamics.ensembles import Gradient
 
 LOSSES = ("exponential", "logistic")
@@ -290,8 +290,7 @@ def exponential_flow(
     require_tensors(theta0=(theta0, "*batch d"), signed=(signed, "*batch n d"), finite=True)
     if signed.dtype != torch.float64 or theta0.dtype != torch.float64:
         raise ValueError(f"signed is {signed.dtype} and theta0 {theta0.dtype}; allowed: float64")
-    if loss not in LOSSES:
-        raise ValueError(f"loss = {loss!r}; allowed: {' or '.join(map(repr, LOSSES))}")
+    require_choice("loss", loss, LOSSES)
     if not tolerance > 0:
         raise ValueError(f"tolerance = {tolerance}; allowed: > 0")
     grid = require_numbers("log_times", log_times, theta0.cpu())

@@ -22,6 +22,7 @@ from learning_dynamics._internal.arguments import (
     require_broadcast,
     require_finite,
     require_last,
+    require_number,
     require_numbers,
     require_symmetric,
     require_tensors,
@@ -80,8 +81,7 @@ def sparse_problem(
         raise ValueError(f"n = {n}, d = {d}; allowed: fewer samples than weights, 1 <= n < d")
     if not 1 <= sparsity <= d:
         raise ValueError(f"sparsity = {sparsity}; allowed: between 1 and d = {d}")
-    if not 0 <= noise < math.inf:
-        raise ValueError(f"noise = {noise}; allowed: finite, >= 0")
+    require_number("noise", noise, least=0)
     if not len(generators):
         raise ValueError("generators is empty; allowed: at least one")
     X, truth, error = [], [], []
@@ -393,8 +393,6 @@ def basis_pursuit(X: Tensor, y: Tensor, *, signed: bool = False) -> Tensor:
     if y.shape != X.shape[:-1]:
         raise ValueError(f"y has shape {tuple(y.shape)}; allowed: {tuple(X.shape[:-1])}")
     n, d = sizes["n"], sizes["d"]
-    if n == 0 or d == 0:
-        raise ValueError(f"X has shape {tuple(X.shape)}; allowed: at least one sample and one weight")
     found = []
     for samples, targets in zip(_flat(X, n, d), _flat(y, n), strict=True):
         columns = np.hstack([samples, -samples]) if signed else samples

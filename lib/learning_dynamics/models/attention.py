@@ -15,8 +15,11 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from learning_dynamics._internal.arguments import (
+    require_choice,
     require_count,
+    require_counts,
     require_input,
+    require_number,
     require_symbols,
     require_tensors,
 )
@@ -40,8 +43,7 @@ def attention_weights(X: Tensor, W_Q: Tensor, W_K: Tensor, *, temperature: float
     Raises:
         ValueError: the temperature is not a number above 0, or the tensors do not fit together.
     """
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature = {temperature!r}; allowed: a number > 0")
+    require_number("temperature", temperature, above=0)
     require_tensors(X=(X, "*batch T m"), W_Q=(W_Q, "*batch m m_k"), W_K=(W_K, "*batch m m_k"))
     return _weights(X, W_Q, W_K, temperature)
 
@@ -79,8 +81,7 @@ def attention(
     Raises:
         ValueError: the temperature is not a number above 0, or the tensors do not fit together.
     """
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature = {temperature!r}; allowed: a number > 0")
+    require_number("temperature", temperature, above=0)
     require_tensors(
         X=(X, "*batch T m"),
         W_Q=(W_Q, "*batch m m_k"),
@@ -152,13 +153,11 @@ class EncoderBlock(nn.Module):
     ) -> None:
         super().__init__()
         require_count("width", width)
-        for name, value, allowed in (("norm", norm, NORMS), ("activation", activation, ACTIVATIONS)):
-            if value not in allowed:
-                raise ValueError(f"{name} = {value!r}; allowed: one of {', '.join(allowed)}")
+        require_choice("norm", norm, NORMS)
+        require_choice("activation", activation, ACTIVATIONS)
         if len(strengths) != 2:
             raise ValueError(f"strengths = {tuple(strengths)}; allowed: two numbers")
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature = {temperature!r}; allowed: a number > 0")
+        require_number("temperature", temperature, above=0)
         self.norm, self.activation, self.temperature = norm, activation, float(temperature)
         self.uniform, self.centred = uniform, centred
         second = 2.0 if activation == "relu" else 1.0
@@ -204,8 +203,7 @@ def sinusoids(length: int, width: int, *, dtype: torch.dtype = torch.float32) ->
     Raises:
         ValueError: a count is out of range, or the width is odd.
     """
-    require_count("length", length)
-    require_count("width", width)
+    require_counts(length=length, width=width)
     if width % 2:
         raise ValueError(f"width = {width}; allowed: an even number")
     frequency = 10000 ** (-torch.arange(0, width, 2, dtype=dtype) / width)
@@ -243,8 +241,7 @@ class Encoder(nn.Module):
         **block: Any,
     ) -> None:
         super().__init__()
-        for name, value in (("symbols", symbols), ("length", length), ("depth", depth)):
-            require_count(name, value)
+        require_counts(symbols=symbols, length=length, depth=depth)
         self.register_buffer("positions", sinusoids(length, width, dtype=dtype))
         self.embedding = nn.Parameter(torch.randn(symbols, width, generator=generator, dtype=dtype))
         self.blocks = nn.ModuleList(

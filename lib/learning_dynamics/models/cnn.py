@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count, require_input
+from learning_dynamics._internal.arguments import require_count, require_counts, require_input
 
 
 class SmallCNN(nn.Module):
@@ -25,10 +25,8 @@ class SmallCNN(nn.Module):
 
     def __init__(self, num_classes: int = 10, in_channels: int = 1, size: int = 28, width: int = 8) -> None:
         super().__init__()
-        require_count("num_classes", num_classes)
-        require_count("in_channels", in_channels)
+        require_counts(num_classes=num_classes, in_channels=in_channels, width=width)
         require_count("size", size, least=4)
-        require_count("width", width)
         quarter = -(-size // 4)  # each convolution halves the size, rounded up
         self.size = size
         self.first = nn.Conv2d(in_channels, width, 3, stride=2, padding=1)

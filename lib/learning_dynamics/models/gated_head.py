@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count, require_input
+from learning_dynamics._internal.arguments import require_counts, require_input, require_number
 
 
 class GatedHead(nn.Module):
@@ -49,10 +49,8 @@ class GatedHead(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        for name, value in (("in_features", in_features), ("hidden", hidden), ("outputs", outputs)):
-            require_count(name, value)
-        if not 0 < sharpness < math.inf:
-            raise ValueError(f"sharpness = {sharpness!r}; allowed: a number > 0")
+        require_counts(in_features=in_features, hidden=hidden, outputs=outputs)
+        require_number("sharpness", sharpness, above=0)
         self.sharpness = float(sharpness)
         block = torch.randn(outputs, hidden, in_features, generator=generator, dtype=dtype)
         last = torch.randn(outputs, hidden, generator=generator, dtype=dtype)
@@ -129,7 +127,6 @@ class GatedHead(nn.Module):
         Raises:
             ValueError: The curvature is not positive and finite, or the features are not as described.
         """
-        if not 0 < curvature < math.inf:
-            raise ValueError(f"curvature = {curvature!r}; allowed: a number > 0")
+        require_number("curvature", curvature, above=0)
         squared = (self.gates(features) * self.last[:, None, :]).square().sum(-1) * features.square().sum(-1)
         return curvature * squared.amax(0).mean()

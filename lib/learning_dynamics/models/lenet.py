@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning_dynamics._internal.arguments import require_count, require_input
+from learning_dynamics._internal.arguments import require_count, require_counts, require_input
 from learning_dynamics.models.mlp import softplus
 
 
@@ -43,8 +43,7 @@ class LeNet(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        require_count("width_multiplier", width_multiplier)
-        require_count("num_classes", num_classes)
+        require_counts(width_multiplier=width_multiplier, num_classes=num_classes)
         require_count("size", size, least=16)
         channels, hidden = 8 * width_multiplier, 128 * width_multiplier
         left = ((size - 4) // 2 - 4) // 2  # pixels a side after both poolings

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_input
+from learning_dynamics._internal.arguments import require_input, require_number
 
 
 def softplus(sharpness: float) -> nn.Softplus:
@@ -20,8 +19,7 @@ def softplus(sharpness: float) -> nn.Softplus:
     Raises:
         ValueError: The sharpness s is not a positive finite number.
     """
-    if not 0 < sharpness < math.inf:
-        raise ValueError(f"sharpness = {sharpness!r}; allowed: a number > 0")
+    require_number("sharpness", sharpness, above=0)
     return nn.Softplus(beta=float(sharpness), threshold=40.0)
 
 
@@ -58,8 +56,8 @@ class MLP(nn.Module):
         sizes = tuple(sizes)
         if len(sizes) < 2 or any(isinstance(m, bool) or not isinstance(m, int) or m < 1 for m in sizes):
             raise ValueError(f"sizes = {sizes!r}; allowed: at least two integers >= 1")
-        if weight_std is not None and not 0 <= weight_std < math.inf:
-            raise ValueError(f"weight_std = {weight_std!r}; allowed: a number >= 0, or None")
+        if weight_std is not None:
+            require_number("weight_std", weight_std, least=0)
         self.activation, self.width = softplus(sharpness), sizes[0]
         layers = [nn.Linear(fan_in, fan_out, bias=bias, dtype=dtype) for fan_in, fan_out in pairwise(sizes)]
         self.layers = nn.ModuleList(layers)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_count, require_input
+from learning_dynamics._internal.arguments import require_counts, require_input
 
 
 class PreActivationBlock(nn.Module):
@@ -77,8 +77,7 @@ class PreActivationResNet18(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        for name, value in (("num_classes", num_classes), ("in_channels", in_channels), ("width", width)):
-            require_count(name, value)
+        require_counts(num_classes=num_classes, in_channels=in_channels, width=width)
         self.stem = nn.Conv2d(in_channels, width, 3, padding=1, bias=False)
         blocks, channels = [], width
         for stage in range(4):

@@ -21,7 +21,7 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_count, require_number, require_tensors
 
 Lagrangian = Callable[[Tensor, Tensor, Tensor], Tensor]
 """`lagrangian(theta, velocity, t)`: from `(T, *shape)`, `(T, *shape)` and `(T,)` to `(T,)`, each time by itself."""
@@ -145,8 +145,7 @@ def lowest_modes(
     """
     require_count("count", count)
     require_count("nodes", nodes, least=count + 1)
-    if not 0 < length < math.inf:
-        raise ValueError(f"length = {length}; allowed: > 0 and finite")
+    require_number("length", length, above=0)
     width = length / nodes
     times = start + width * torch.arange(1, nodes, dtype=torch.float64)
     diagonal = 2 / width**2 + potential(times).detach().cpu().numpy()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_broadcast, require_tensors
+from learning_dynamics._internal.arguments import require_broadcast, require_number, require_tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,7 @@ def power_memory(power: float) -> MemoryFunction:
     Raises:
         ValueError: `power` is below 1.
     """
-    if not 1 <= power < float("inf"):
-        raise ValueError(f"power = {power}; allowed: finite, >= 1")
+    require_number("power", power, least=1)
     return MemoryFunction(lambda t: t**power, lambda t: power * t ** (power - 1))
 
 
@@ -113,8 +112,7 @@ def exponential_memory(decay: float) -> MemoryFunction:
     Raises:
         ValueError: `decay` is not positive.
     """
-    if not 0 < decay < float("inf"):
-        raise ValueError(f"decay = {decay}; allowed: finite, > 0")
+    require_number("decay", decay, above=0)
     return MemoryFunction(lambda t: torch.expm1(decay * t), lambda t: decay * torch.exp(decay * t))
 
 
@@ -130,8 +128,7 @@ def stretched_memory(power: float) -> MemoryFunction:
     Raises:
         ValueError: `power` is below 1.
     """
-    if not 1 <= power < float("inf"):
-        raise ValueError(f"power = {power}; allowed: finite, >= 1")
+    require_number("power", power, least=1)
     return MemoryFunction(
         lambda t: torch.expm1(t**power), lambda t: power * t ** (power - 1) * torch.exp(t**power)
     )

@@ -18,7 +18,7 @@ from scipy.linalg import schur, solve_discrete_lyapunov, solve_sylvester, solveh
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_count, require_number, require_tensors
 
 Map = Callable[[Tensor], Tensor]
 """One step of an algorithm, `(d)` to `(d)`, made of torch operations that `torch.func.vmap` can batch."""
@@ -94,7 +94,7 @@ def least_squares_shadow(
     orbit: Tensor,
     *,
     jacobian: Map | None = None,
-    tol: float = 1e-13,
+    tolerance: float = 1e-13,
     iterations: int = 30,
 ) -> Shadow:
     r"""Return the true orbit of :math:`\Psi` with the least sum of squared distances from a sequence.
@@ -112,7 +112,7 @@ def least_squares_shadow(
         step: :math:`\Psi`.
         orbit: `(K + 1, d)`, float64, K >= 1; also the start of the iteration.
         jacobian: `(d)` to `(d, d)`, the derivative of `step`; by default forward differentiation of it.
-        tol: largest one-step error at which the iteration stops, relative to 1 + the largest entry of `orbit`.
+        tolerance: largest one-step error at which the iteration stops, relative to 1 + the largest entry of `orbit`.
         iterations: most Newton steps.
 
     Returns:
@@ -120,19 +120,18 @@ def least_squares_shadow(
         an iterate that is not finite ends it, with the last finite one in `orbit`.
 
     Raises:
-        ValueError: `orbit` is not `(K + 1, d)` with K >= 1 in float64 and finite, `tol` <= 0, or `step` or
+        ValueError: `orbit` is not `(K + 1, d)` with K >= 1 in float64 and finite, `tolerance` <= 0, or `step` or
             `jacobian` returns another shape.
     """
     _require_orbit(orbit)
     if orbit.dtype != torch.float64:
         raise ValueError(f"orbit has dtype {orbit.dtype}; allowed: torch.float64")
-    if not tol > 0:
-        raise ValueError(f"tol = {tol}; allowed: > 0")
+    require_number("tolerance", tolerance, above=0)
     require_count("iterations", iterations)
     derivative = jacfwd(step) if jacobian is None else jacobian
     K, d = orbit.shape[0] - 1, orbit.shape[1]
     target = orbit.detach().cpu().numpy()
-    bound = tol * (1 + float(np.abs(target).max()))
+    bound = tolerance * (1 + float(np.abs(target).max()))
     current, history = orbit.detach().clone(), []
     for iteration in range(iterations + 1):
         defect = (_images(step, current) - current[1:]).detach().cpu().numpy()

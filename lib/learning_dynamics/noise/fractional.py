@@ -133,9 +133,8 @@ def box_counts(paths: Tensor, scales: Sequence[int]) -> Tensor:
     for i in scales:
         require_count("scales", i, 0, n.bit_length() - 1)
         columns = paths.unflatten(-1, (2**i, -1))
-        after = torch.cat(
-            [columns[..., 1:, 0], columns[..., -1:, -1]], -1
-        )  # the first point of the next column
+        # the first point of the next column
+        after = torch.cat([columns[..., 1:, 0], columns[..., -1:, -1]], -1)
         high = torch.maximum(columns.amax(-1), after) * 2**i
         low = torch.minimum(columns.amin(-1), after) * 2**i
         counts.append((high.floor() - low.floor() + 1).sum(-1))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from learning_dynamics._internal.arguments import (
     require_count,
+    require_counts,
     require_generator,
     require_symmetric,
     require_tensors,
@@ -221,11 +222,8 @@ def gaussian_sensing(
     Raises:
         ValueError: an argument is not as described.
     """
-    require_count("n", n)
-    require_count("size", size)
-    require_count("rank", rank)
-    if rank > size:
-        raise ValueError(f"rank = {rank}; allowed: 1 to size = {size}")
+    require_counts(n=n, size=size)
+    require_count("rank", rank, most=size)
     if not generators:
         raise ValueError("generators = (); allowed: at least one")
     measurements, truths = [], []

@@ -18,7 +18,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_broadcast, require_count, require_generator
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_choice,
+    require_count,
+    require_generator,
+    require_number,
+)
 
 LAYERS = ("all", "one")
 
@@ -77,7 +83,8 @@ def shaken(
     Raises:
         ValueError: an argument is not as described.
     """
-    _require(sigma, layers)
+    require_number("sigma", sigma, least=0)
+    require_choice("layers", layers, LAYERS)
     require_generator(generator)
     chosen = layers_of(module)
     std = float(sigma)
@@ -126,7 +133,7 @@ def shaken_gradient(
                 "sigma has entries that are negative, complex or not finite; allowed: numbers >= 0"
             )
     else:
-        _require(sigma, "all")
+        require_number("sigma", sigma, least=0)
     require_generator(generator)
     sizes = None if blocks is None else list(blocks)
     for size in sizes or ():
@@ -152,10 +159,3 @@ def shaken_gradient(
 
 def _drawn(count: int, generator: torch.Generator) -> int:
     return int(torch.randint(count, (), generator=generator, device=generator.device))
-
-
-def _require(sigma: object, layers: str) -> None:
-    if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma < math.inf:
-        raise ValueError(f"sigma = {sigma!r}; allowed: a number >= 0")
-    if layers not in LAYERS:
-        raise ValueError(f"layers = {layers!r}; allowed: {' or '.join(map(repr, LAYERS))}")

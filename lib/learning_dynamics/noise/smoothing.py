@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import hessian, jacrev
 
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_count, require_number, require_tensors
 
 MOST_POINTS = 2**20
 """Largest number of points of a product rule."""
@@ -68,7 +68,7 @@ def smoothed(function: Callable[[Tensor], Tensor], theta: Tensor, sigma: float, 
         ValueError: an argument is not as described.
     """
     d = require_tensors(theta=(theta, "d"))["d"]
-    _require(sigma)
+    require_number("sigma", sigma, least=0)
     points, weights = normal_nodes(d, nodes, theta)
     values = function(theta + sigma * points)
     return torch.tensordot(weights, values, dims=1)
@@ -97,13 +97,8 @@ def effective_loss(
         ValueError: theta or sigma is not as described.
     """
     require_tensors(theta=(theta, "d"))
-    _require(sigma)
+    require_number("sigma", sigma, least=0)
     outputs = predict(theta)
     J = jacrev(predict)(theta)
     H_out = hessian(criterion)(outputs)
     return criterion(outputs) + sigma**2 / 2 * ((H_out @ J) * J).sum()
-
-
-def _require(sigma: object) -> None:
-    if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma < math.inf:
-        raise ValueError(f"sigma = {sigma!r}; allowed: a number >= 0")

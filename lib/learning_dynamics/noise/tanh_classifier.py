@@ -15,10 +15,11 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from learning_dynamics._internal.arguments import (
-    require_count,
+    require_counts,
     require_finite,
     require_generator,
     require_input,
+    require_number,
     require_symbols,
 )
 
@@ -48,8 +49,7 @@ class TanhClassifier:
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        require_count("width", self.width)
-        require_count("outputs", self.outputs)
+        require_counts(width=self.width, outputs=self.outputs)
         require_input("inputs", self.inputs, self.inputs, None, None)
         if not self.inputs.is_floating_point():
             raise ValueError(f"inputs has dtype {self.inputs.dtype}; allowed: real floating point")
@@ -178,8 +178,7 @@ class TanhClassifier:
         """
         if not generators:
             raise ValueError("generators = (); allowed: at least one")
-        if isinstance(gain, bool) or not 0 < gain < math.inf:
-            raise ValueError(f"gain = {gain!r}; allowed: a number > 0")
+        require_number("gain", gain, above=0)
         first, b, second, c = self.sizes
         found = []
         for generator in generators:

@@ -7,11 +7,14 @@ The output is :math:`W_2W_1x` and the loss :math:`\frac1{2n}\lVert Y-XW_1^\top W
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_real, require_tensors
+from learning_dynamics._internal.arguments import (
+    require_choice,
+    require_number,
+    require_real,
+    require_tensors,
+)
 
 LAYERS = ("all", "one")
 
@@ -39,7 +42,7 @@ def penalty(W1: Tensor, W2: Tensor, second_moment: Tensor, sigma: float) -> Tens
     sizes = require_tensors(
         W1=(W1, "*batch m d_x"), W2=(W2, "*batch d_y m"), second_moment=(second_moment, "d_x d_x")
     )
-    _require(sigma)
+    require_number("sigma", sigma, least=0)
     first = sizes["d_y"] * ((W1 @ second_moment) * W1).sum((-2, -1))
     return sigma**2 / 2 * (first + W2.square().sum((-2, -1)) * second_moment.trace())
 
@@ -64,7 +67,7 @@ def constant(width: int | Tensor, outputs: int, second_moment: Tensor, sigma: fl
     """
     require_real("width", width)
     require_tensors(second_moment=(second_moment, "d_x d_x"))
-    _require(sigma)
+    require_number("sigma", sigma, least=0)
     return sigma**4 / 2 * width * outputs * second_moment.trace()
 
 
@@ -92,12 +95,12 @@ def gradient_noise(
     Raises:
         ValueError: an argument is not as described.
     """
-    m = require_tensors(W1=(W1, "*batch m d_x"), a=(a, "*batch m"), second_moment=(second_moment, "d_x d_x"))[
-        "m"
-    ]
-    _require(sigma)
-    if layers not in LAYERS:
-        raise ValueError(f"layers = {layers!r}; allowed: {' or '.join(map(repr, LAYERS))}")
+    sizes = require_tensors(
+        W1=(W1, "*batch m d_x"), a=(a, "*batch m"), second_moment=(second_moment, "d_x d_x")
+    )
+    m = sizes["m"]
+    require_number("sigma", sigma, least=0)
+    require_choice("layers", layers, LAYERS)
     S = second_moment
     one, two = S.trace(), (S @ S).trace()
     length = a.square().sum(-1)
@@ -112,8 +115,3 @@ def gradient_noise(
     fourth = (3 * m + 4) * bent + 2 * one * traced + length * ((2 * m + 4) * two + one**2 + (m + 1) * two)
     sixth = m * one**2 + (2 * m**2 + 3 * m) * two
     return sigma**2 * hessian + sigma**4 * (fourth - mean) + sigma**6 * sixth
-
-
-def _require(sigma: object) -> None:
-    if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not 0 <= sigma < math.inf:
-        raise ValueError(f"sigma = {sigma!r}; allowed: a number >= 0")

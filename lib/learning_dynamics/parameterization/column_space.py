@@ -21,7 +21,7 @@ from scipy.sparse.linalg import lsmr
 from torch import Tensor, nn
 from torch.nn import functional
 
-from learning_dynamics._internal.arguments import require_symmetric, require_tensors
+from learning_dynamics._internal.arguments import require_number, require_symmetric, require_tensors
 from learning_dynamics.curvature import LinearOperator
 
 
@@ -60,8 +60,7 @@ class ColumnSpace:
         Raises:
             ValueError: `rtol` is not in [0, 1).
         """
-        if not 0 <= rtol < 1:
-            raise ValueError(f"rtol = {rtol!r}; allowed: 0 <= rtol < 1")
+        require_number("rtol", rtol, least=0, below=1)
         return self.singular_values > rtol * self.singular_values[..., :1]
 
     def rank(self, rtol: float) -> Tensor:
@@ -95,7 +94,7 @@ class ColumnSpace:
         Raises:
             ValueError: The damping is not positive and finite.
         """
-        _require_damping(damping)
+        require_number("damping", damping, above=0)
         left = damping**2 / (self.singular_values**2 + damping**2) * self.components
         return (left.square().sum(-1) + self.outside**2).sqrt() / self.norm
 
@@ -186,7 +185,7 @@ def damped_residual(
     if isinstance(jacobian, Tensor):
         require_tensors(target=(target, "n"), jacobian=(jacobian, "n d"), finite=True)
     _require_target(jacobian.shape[:1], target)
-    _require_damping(damping)
+    require_number("damping", damping, above=0)
 
     def product(matrix: LinearOperator | Tensor) -> Callable[[np.ndarray], np.ndarray]:
         return lambda v: (
@@ -351,7 +350,7 @@ def rank_tolerances(shape: tuple[int, int], dtype: torch.dtype) -> dict[str, flo
 
 def _require_same_samples(gates: Tensor, features: Tensor) -> None:
     require_tensors(gates=(gates, "*batch n m"), features=(features, "*batch n p"))
-    if gates.ndim < 2 or features.ndim < 2 or gates.shape[:-1] != features.shape[:-1]:
+    if gates.shape[:-1] != features.shape[:-1]:
         raise ValueError(
             f"gates, features have shapes {tuple(gates.shape)}, {tuple(features.shape)}; allowed: the same but for "
             "the last axis"
@@ -371,8 +370,7 @@ def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
     Raises:
         ValueError: The level is out of range.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level = {level!r}; allowed: 0 < level < 1")
+    require_number("level", level, above=0, below=1)
     shares: list[float] = []
 
     def watch(softplus: nn.Softplus, ins: tuple[Tensor], _: Tensor) -> None:
@@ -438,8 +436,3 @@ def _require_inputs(model: nn.Module, inputs: Tensor) -> None:
             )
     if inputs.ndim < 2 or inputs.numel() == 0:
         raise ValueError(f"inputs has shape {tuple(inputs.shape)}; allowed: (n, ...), n >= 1")
-
-
-def _require_damping(damping: float) -> None:
-    if not 0 < damping < math.inf:
-        raise ValueError(f"damping = {damping!r}; allowed: a number > 0")

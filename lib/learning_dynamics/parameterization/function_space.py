@@ -18,6 +18,7 @@ from torch import Tensor
 
 from learning_dynamics._internal.arguments import (
     require_count,
+    require_number,
     require_numbers,
     require_symmetric,
     require_tensors,
@@ -75,12 +76,10 @@ def descend(
         raise ValueError(
             f"kernel has shape {tuple(kernel.shape)}; allowed: {(*outputs.shape, outputs.shape[-1])}"
         )
-    if not 0 < step_size < math.inf:
-        raise ValueError(f"step_size = {step_size!r}; allowed: a number > 0")
-    if not 0 <= momentum < 1:
-        raise ValueError(f"momentum = {momentum!r}; allowed: 0 <= momentum < 1")
-    if damping is not None and not 0 < damping < math.inf:
-        raise ValueError(f"damping = {damping!r}; allowed: a number > 0, or None")
+    require_number("step_size", step_size, above=0)
+    require_number("momentum", momentum, least=0, below=1)
+    if damping is not None:
+        require_number("damping", damping, above=0)
     move, scale = kernel, None
     if damping is not None:
         require_symmetric("kernel", kernel)

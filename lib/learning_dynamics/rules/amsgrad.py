@@ -63,7 +63,7 @@ class AMSGrad(AdamRule):
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         after, corrected = self._means(theta, gradient, state.adam)

@@ -30,9 +30,21 @@ class AveragedState(NamedTuple):
     weight: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Around:
+    """A rule around another one, whose loss it asks for where that rule does."""
+
+    rule: Rule[Any] | LossRule[Any]
+    needs_loss: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask for the loss where the rule does."""
+        object.__setattr__(self, "needs_loss", reads_loss(self.rule))
+
+
 @torch_twin("torch.optim.swa_utils.AveragedModel")
 @dataclass(frozen=True, eq=False)
-class Averaged:
+class Averaged(_Around):
     r"""A rule that also keeps the mean of its iterates (Polyak & Juditsky 1992); the iterates are the rule's own.
 
     .. math:: \bar\theta_k = \frac{\sum_{j<k} w_j \theta_j}{\sum_{j<k} w_j}
@@ -47,13 +59,7 @@ class Averaged:
         ValueError: `rule` is no rule.
     """
 
-    rule: Rule[Any] | LossRule[Any]
     weight: Callable[[int], float] | None = None
-    needs_loss: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Ask for the loss where the rule does."""
-        object.__setattr__(self, "needs_loss", reads_loss(self.rule))
 
     def start(self, theta: Tensor) -> AveragedState:
         """Return the state before the first step; `theta (*batch, d)`.
@@ -95,15 +101,8 @@ class MeanState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _WithMean:
+class _WithMean(_Around):
     """A rule whose state also holds a mean of its iterates, theta_k included."""
-
-    rule: Rule[Any] | LossRule[Any]
-    needs_loss: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Ask for the loss where the rule does."""
-        object.__setattr__(self, "needs_loss", reads_loss(self.rule))
 
     def start(self, theta: Tensor) -> MeanState:
         """Return the state before the first step; `theta (*batch, d)`.

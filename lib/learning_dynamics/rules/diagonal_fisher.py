@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.rules.hyperparameters import (
     Hyperparameter,
     StepSize,
@@ -74,8 +75,7 @@ class DiagonalFisher:
         require("exponent", self.exponent, 0.0)
         require("damping", self.damping, 0.0)
         require("beta2", self.beta2, 0.0, below=1.0)
-        if self.memory not in MEMORIES:
-            raise ValueError(f"memory = {self.memory!r}; allowed: {', '.join(MEMORIES)}")
+        require_choice("memory", self.memory, MEMORIES)
 
     def start(self, theta: Tensor) -> DiagonalFisherState:
         """Return the state before the first step, nothing remembered; `theta (*batch, d)`.
@@ -92,7 +92,7 @@ class DiagonalFisher:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         eta, count = step_size_at(self.step_size, state.step, theta), state.step + 1

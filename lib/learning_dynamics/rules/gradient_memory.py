@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from learning_dynamics.rules.hyperparameters import StepSize, require, require_step_size, step_size_at
+from learning_dynamics.rules.hyperparameters import (
+    Hyperparameter,
+    StepSize,
+    like,
+    require,
+    require_step_size,
+    step_size_at,
+)
 from learning_dynamics.rules.momentum import MomentumState
 from learning_dynamics.rules.rule import require_parameters, require_step
 
@@ -54,7 +61,7 @@ class GradientMemory:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         eta = step_size_at(self.step_size, state.step, theta)
@@ -95,7 +102,7 @@ class PolynomialMemory:
     """
 
     step_size: StepSize
-    power: float | Tensor = 2.0
+    power: Hyperparameter = 2.0
 
     def __post_init__(self) -> None:
         """Check the hyper-parameters."""
@@ -115,11 +122,11 @@ class PolynomialMemory:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         k = state.step
         eta = step_size_at(self.step_size, k, theta)
-        power = self.power.to(theta) if isinstance(self.power, Tensor) else self.power
+        power = like(self.power, theta)
         moved = theta + (k * (theta - state.memory) - power * eta * gradient) / (k + power)
         return moved, MomentumState(k + 1, theta)

@@ -75,7 +75,7 @@ class HeavyBallPhase:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         h, a = like(self.time_step, theta), like(self.friction, theta)

@@ -36,7 +36,7 @@ class Nesterov(MomentumRule):
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         eta, beta1 = self._at(state.step, theta)

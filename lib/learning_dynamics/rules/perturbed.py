@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_generator
+from learning_dynamics._internal.arguments import require_choice, require_generator
 from learning_dynamics.rules.hyperparameters import Hyperparameter, like, require, step_size_at
 from learning_dynamics.rules.rule import Rule, reads_loss, require_parameters, require_step
 
@@ -58,8 +58,7 @@ class Perturbed:
             )
         require("std", self.std, 0.0)
         require_generator(self.generator)
-        if self.where not in PLACES:
-            raise ValueError(f"where = {self.where!r}; allowed: {' or '.join(map(repr, PLACES))}")
+        require_choice("where", self.where, PLACES)
 
     def start(self, theta: Tensor) -> PerturbedState:
         """Return the state before the first step; `theta (*batch, d)`.
@@ -74,7 +73,7 @@ class Perturbed:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         noise = torch.randn(theta.shape, generator=self.generator, dtype=theta.dtype, device=theta.device)

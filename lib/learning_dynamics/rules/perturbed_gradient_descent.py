@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_generator
+from learning_dynamics._internal.arguments import require_choice, require_generator
 from learning_dynamics.rules.hyperparameters import (
     Hyperparameter,
     StepSize,
@@ -66,12 +66,8 @@ class PerturbedGradientDescent:
         require_step_size(self.step_size)
         require("std", self.std, 0.0)
         require_generator(self.generator)
-        for name, value, allowed in (
-            ("correlation", self.correlation, CORRELATIONS),
-            ("kicks", self.kicks, KICKS),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} = {value!r}; allowed: {' or '.join(map(repr, allowed))}")
+        require_choice("correlation", self.correlation, CORRELATIONS)
+        require_choice("kicks", self.kicks, KICKS)
 
     def start(self, theta: Tensor) -> KickState:
         """Return the state before the first step; `theta (*batch, d)`.
@@ -86,7 +82,7 @@ class PerturbedGradientDescent:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         if self.kicks == "signs":

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.rules.heavy_ball import HeavyBall
 from learning_dynamics.rules.momentum import MomentumState
 from learning_dynamics.rules.nesterov import Nesterov
@@ -81,8 +82,7 @@ class Restarted:
         """Check the arguments, and read the loss where the test does."""
         if not isinstance(self.rule, Nesterov | HeavyBall):
             raise ValueError(f"rule = {type(self.rule).__name__}; allowed: Nesterov, HeavyBall")
-        if self.when not in ("gradient", "loss"):
-            raise ValueError(f"when = {self.when!r}; allowed: 'gradient', 'loss'")
+        require_choice("when", self.when, ("gradient", "loss"))
         object.__setattr__(self, "needs_loss", self.when == "loss")
 
     def start(self, theta: Tensor) -> RestartState:

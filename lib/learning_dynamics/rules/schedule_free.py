@@ -8,7 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics.rules.hyperparameters import StepSize, like, require, require_step_size, step_size_at
+from learning_dynamics.rules.hyperparameters import (
+    Hyperparameter,
+    StepSize,
+    like,
+    require,
+    require_step_size,
+    step_size_at,
+)
 from learning_dynamics.rules.rule import require_parameters, require_step
 
 
@@ -49,7 +56,7 @@ class ScheduleFree:
     """
 
     step_size: StepSize
-    interpolation: float | Tensor = 0.9
+    interpolation: Hyperparameter = 0.9
 
     def __post_init__(self) -> None:
         """Check the hyper-parameters."""
@@ -73,7 +80,7 @@ class ScheduleFree:
         """Return `theta (*batch, d)` and the state after one step.
 
         Raises:
-            ValueError: theta is not real floating point, or a gradient or loss does not fit to it.
+            ValueError: theta is not real floating point, or the gradient has another shape, dtype or device.
         """
         require_step(theta, gradient)
         moved = state.moved - step_size_at(self.step_size, state.step, theta) * gradient

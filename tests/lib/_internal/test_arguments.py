@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,8 +13,11 @@ from hypothesis import strategies as st
 
 from learning_dynamics._internal.arguments import (
     require_broadcast,
+    require_choice,
+    require_counts,
     require_indices,
     require_last,
+    require_number,
     require_numbers,
     require_symmetric,
     require_tensors,
@@ -130,3 +137,39 @@ def test_step_numbers_are_integers(record: list) -> None:
 
 def test_step_numbers_may_come_from_a_tensor() -> None:
     assert step_numbers(torch.tensor([0, 3]), 5) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "range_", "allowed"),
+    [
+        (0.0, {"above": 0}, "a finite number > 0"),
+        (-1e-9, {"least": 0}, "a finite number >= 0"),
+        (1.0, {"least": 0, "below": 1}, "a finite number >= 0 and < 1"),
+        (1.5, {"above": 0, "most": 1}, "a finite number > 0 and <= 1"),
+        (math.inf, {"least": 0}, "a finite number >= 0"),
+        (math.nan, {}, "a finite number"),
+        (True, {"least": 0}, "a finite number >= 0"),
+        ("1", {}, "a finite number"),
+        (1j, {}, "a finite number"),
+        (torch.ones(1), {}, "a finite number"),
+        (torch.tensor(True), {}, "a finite number"),
+    ],
+)
+def test_what_is_no_number_of_the_range_is_named(value: object, range_: dict, allowed: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"x = {value!r}; allowed: {allowed}") + "$"):
+        require_number("x", value, **range_)
+
+
+def test_numbers_of_every_library_pass() -> None:
+    for value in (0, 0.5, np.float32(0.5), np.int64(0), torch.tensor(0.5), torch.tensor(0)):
+        require_number("x", value, least=0, below=1)
+    require_number("x", 1, above=0, most=1)
+
+
+def test_counts_and_choices_name_the_first_that_is_wrong() -> None:
+    require_counts(width=1, depth=2)
+    with pytest.raises(ValueError, match="depth = 0; allowed: an integer >= 1"):
+        require_counts(width=1, depth=0, states=-1)
+    require_choice("kind", "a", ("a", "b"))
+    with pytest.raises(ValueError, match="kind = 'c'; allowed: a, b$"):
+        require_choice("kind", "c", ("a", "b"))

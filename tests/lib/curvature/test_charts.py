@@ -152,7 +152,7 @@ def test_bad_arguments_are_named() -> None:
     chart, p = coin_charts()["logit"], tensor(0.3)
     with pytest.raises(ValueError, match=r"step_size = 0; allowed: a finite number > 0"):
         step_in_chart(lambda p: 0.5 - p, chart, p, 0)
-    with pytest.raises(ValueError, match=r"weight = 2; allowed: from 0 to 1"):
+    with pytest.raises(ValueError, match=r"weight = 2; allowed: a finite number >= 0 and <= 1"):
         step_in_chart(lambda p: 0.5 - p, chart, p, 0.1, 2)
     with pytest.raises(ValueError, match=r"J has shape \(3, 3\); allowed"):
         pullback(torch.eye(2), torch.eye(3))

@@ -100,7 +100,7 @@ def test_loading_keeps_dtype_and_gives_each_caller_its_own_tensor() -> None:
         ({"name": "mnist"}, r"name = 'mnist' \(this set needs scale='paper'\)"),
         ({"name": "mnist", "scale": "smoke"}, "allowed at scale 'smoke': one of mnist-10k"),
         ({"name": "iris", "scale": "paper"}, "one of mnist-10k.*fashion-mnist.*cifar-10.*a1a"),
-        ({"name": "wine", "scale": "big"}, "scale = 'big'; allowed: one of smoke, book, paper"),
+        ({"name": "wine", "scale": "big"}, "scale = 'big'; allowed: smoke, book, paper"),
         ({"name": "wine", "dtype": torch.int64}, "dtype = torch.int64"),
     ],
 )

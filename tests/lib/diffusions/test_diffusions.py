@@ -85,7 +85,7 @@ def test_covariances_keep_dtype() -> None:
         ({"Sigma": torch.eye(3)}, "Sigma has shape"),
         ({"H": torch.tensor([[1.0, 0.3], [0.0, 1.0]])}, "H differs from its transpose"),
         ({"H": -torch.eye(2)}, "allowed: positive definite"),
-        ({"step_size": 0.0}, "step_size = 0.0; allowed: > 0"),
+        ({"step_size": 0.0}, "step_size = 0.0; allowed: a finite number > 0"),
         ({"step_size": 2.5}, "allowed: below 2 / largest eigenvalue of H = 2"),
     ],
 )

@@ -196,6 +196,7 @@ def test_bad_arguments_are_refused(call, message):
     ("changes", "message"),
     [
         ({"steps": -1}, "steps = -1"),
+        ({"rule": rules.Adam}, "rule = the class Adam; allowed: a rule of learning_dynamics.rules"),
         ({"record": []}, r"record = \(\)"),
         ({"record": [2, 1]}, r"record = \(2, 1\)"),
         ({"record": [1, 1]}, r"record = \(1, 1\)"),

@@ -268,5 +268,5 @@ def test_logistic_flow_ends_on_the_lines_of_the_exponential_one() -> None:
 
 
 def test_unknown_losses_are_refused() -> None:
-    with pytest.raises(ValueError, match="loss = 'squared'; allowed: 'exponential' or 'logistic'"):
+    with pytest.raises(ValueError, match="loss = 'squared'; allowed: exponential, logistic"):
         margins.exponential_flow(separable(0), torch.zeros(3, dtype=torch.float64), [1.0], loss="squared")

@@ -241,7 +241,10 @@ def test_adapted_norm_is_the_sum_of_powers():
         (lambda: pseudo_orbit_error(lambda theta: theta, torch.zeros(1, 2)), "orbit has shape"),
         (lambda: pseudo_orbit_error(lambda theta: theta[:1], torch.zeros(3, 2)), "step returns shape"),
         (lambda: least_squares_shadow(lambda theta: theta, torch.zeros(3, 2)), "orbit has dtype"),
-        (lambda: least_squares_shadow(lambda theta: theta, torch.zeros(3, 2).double(), tol=0.0), "tol = "),
+        (
+            lambda: least_squares_shadow(lambda theta: theta, torch.zeros(3, 2).double(), tolerance=0.0),
+            "tolerance = ",
+        ),
         (
             lambda: least_squares_shadow(
                 lambda theta: 2 * theta + 1, torch.zeros(3, 2).double(), jacobian=lambda theta: theta

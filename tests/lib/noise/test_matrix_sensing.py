@@ -97,7 +97,7 @@ def test_bad_arguments():
         MatrixSensing(X.triu(), y)
     with pytest.raises(ValueError, match="targets has shape"):
         MatrixSensing(X, y[0])
-    with pytest.raises(ValueError, match="rank = 5; allowed: 1 to size = 4"):
+    with pytest.raises(ValueError, match="rank = 5; allowed: an integer >= 1 and <= 4"):
         problems(0, rank=5)
     with pytest.raises(ValueError, match="generators"):
         gaussian_sensing(3, 2, 1, [])

@@ -64,8 +64,8 @@ def test_without_noise_it_is_gradient_descent():
     ("wrong", "message"),
     [
         ({"std": -1.0}, "std = -1.0"),
-        ({"correlation": "anti"}, "correlation = 'anti'; allowed: 'none' or 'differenced'"),
-        ({"kicks": "coins"}, "kicks = 'coins'; allowed: 'signs' or 'normal'"),
+        ({"correlation": "anti"}, "correlation = 'anti'; allowed: none, differenced"),
+        ({"kicks": "coins"}, "kicks = 'coins'; allowed: signs, normal"),
         ({"eta": -0.1}, "step_size"),
     ],
 )

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.func import hessian, jacrev, vmap
 
 from learning_dynamics import data, ensembles
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.curvature import gain_ratio, model_change, next_damping
 from learning_dynamics.experiments.command import Call, Experiment, Scaled
 from learning_dynamics.runs import Run
@@ -109,8 +110,7 @@ def matrix(kind: str, theta: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tens
     Raises:
         ValueError: the kind is none of `MATRICES`.
     """
-    if kind not in MATRICES:
-        raise ValueError(f"kind = {kind!r}; allowed: {', '.join(MATRICES)}")
+    require_choice("kind", kind, MATRICES)
     gradient, C = gauss_newton(theta, x, y)
     if kind == "gauss-newton":
         return gradient, C

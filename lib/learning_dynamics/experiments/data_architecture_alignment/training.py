@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from learning_dynamics import data, ensembles
-from learning_dynamics._internal.arguments import require_same, step_numbers
+from learning_dynamics._internal.arguments import require_choice, require_same, step_numbers
 from learning_dynamics.curvature import Jacobian
 from learning_dynamics.data import semeion
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
@@ -98,8 +98,7 @@ def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: Path 
     Raises:
         ValueError: The task is unknown, there are no seeds, or more samples than the set has.
     """
-    if task not in TASKS:
-        raise ValueError(f"task = {task!r}; allowed: one of {', '.join(TASKS)}")
+    require_choice("task", task, TASKS)
     if not seeds or samples < 2:
         raise ValueError(
             f"samples = {samples}, seeds = {list(seeds)}; allowed: at least two samples and one seed"

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from learning_dynamics import curvature, data, ensembles
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled, whole
 from learning_dynamics.experiments.descent import descend
 from learning_dynamics.runs import Run
@@ -38,8 +39,7 @@ def training_data(seed: int, labels: str) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: `labels` is neither "true" nor "permuted".
     """
-    if labels not in LABELS:
-        raise ValueError(f"labels = {labels!r}; allowed: one of {LABELS}")
+    require_choice("labels", labels, LABELS)
     mnist = data.load("mnist-10k")
     images = mnist.inputs.reshape(len(mnist.inputs), -1).to(torch.float64)
     targets = mnist.targets

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from learning_dynamics import data, ensembles, rules
-from learning_dynamics._internal.arguments import require_first, require_tensors
+from learning_dynamics._internal.arguments import require_choice, require_first, require_tensors
 from learning_dynamics.experiments.command import Call, Experiment, Scaled
 from learning_dynamics.runs import Run
 
@@ -112,9 +112,8 @@ def jacobians(theta: Tensor, x: Tensor) -> Tensor:
     """Return the Jacobians `(..., n, 10, d)` of the logits of networks `theta (..., d)` at inputs `x (..., n, 16)`."""
     W, b, V, _ = theta.split(PIECES, -1)
     hidden = torch.tanh(x @ W.unflatten(-1, (HIDDEN, PIXELS)).mT + b[..., None, :])
-    slope = (
-        V.unflatten(-1, (CLASSES, HIDDEN))[..., None, :, :] * (1 - hidden**2)[..., None, :]
-    )  # (..., n, 10, 12)
+    weights = V.unflatten(-1, (CLASSES, HIDDEN))
+    slope = weights[..., None, :, :] * (1 - hidden**2)[..., None, :]  # (..., n, 10, 12)
     eye = torch.eye(CLASSES, dtype=theta.dtype)
     first = (slope[..., None] * x[..., None, None, :]).flatten(-2)
     second = (eye[..., None] * hidden[..., None, None, :]).flatten(-2)
@@ -156,8 +155,7 @@ def direction(method: str, damping: float, theta: Tensor, x: Tensor, y: Tensor) 
     Raises:
         ValueError: the method is none of `METHODS`.
     """
-    if method not in METHODS:
-        raise ValueError(f"method = {method!r}; allowed: {', '.join(METHODS)}")
+    require_choice("method", method, METHODS)
     gradient = grad(lambda each: loss(each, x, y).sum())(theta)
     if method not in ("natural", "empirical"):
         return gradient

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from learning_dynamics import data, models, optimizers
-from learning_dynamics._internal.arguments import require_count, require_tensors
+from learning_dynamics._internal.arguments import require_choice, require_count, require_tensors
 from learning_dynamics.ensembles import shuffled
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.experiments.descent import descend
@@ -180,9 +180,8 @@ def one_run(
     Raises:
         ValueError: `network` or `optimizer` is unknown, or an argument of `train` is out of range.
     """
-    for name, value, known in (("network", network, NETWORKS), ("optimizer", optimizer, OPTIMIZERS)):
-        if value not in known:
-            raise ValueError(f"{name} = {value!r}; allowed: {', '.join(known)}")
+    require_choice("network", network, NETWORKS)
+    require_choice("optimizer", optimizer, OPTIMIZERS)
     run = Run(CHAPTER, seed=seed, device="cpu")
     classes, channels = int(labels.max()) + 1, images.shape[1]
     shape = {"size": images.shape[-1]} if network == "cnn" else {}

@@ -28,6 +28,7 @@ from torch.nn.functional import cross_entropy
 
 from learning_dynamics import ensembles
 from learning_dynamics._internal import checkpoints
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics._internal.randomness import global_seed
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.experiments.linear_recurrent_units.tasks import TASKS, Task, load_task
@@ -189,8 +190,7 @@ def train(
             checkpoint of other settings.
         OutOfTimeError: the time is up before the last step.
     """
-    if rung not in RUNGS:
-        raise ValueError(f"rung = {rung!r}; allowed: {', '.join(RUNGS)}")
+    require_choice("rung", rung, RUNGS)
     if not seeds:
         raise ValueError("seeds = (); allowed: at least one")
     size = size or Size()

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from learning_dynamics import data, ensembles, rules
-from learning_dynamics._internal.arguments import require_count
+from learning_dynamics._internal.arguments import require_choice, require_count
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
 from learning_dynamics.experiments.polyak_steps.step_size_comparison import (
     CHAPTER,
@@ -134,8 +134,7 @@ def problem(setup: str) -> NotebookLoss:
     Raises:
         ValueError: another word.
     """
-    if setup not in SETUPS:
-        raise ValueError(f"setup = {setup!r}; allowed: {', '.join(SETUPS)}")
+    require_choice("setup", setup, SETUPS)
     found = data.load("breast-cancer")
     inputs = torch.as_tensor(found.inputs, dtype=torch.float64)
     inputs = (inputs - inputs.mean(0)) / inputs.std(0, correction=0)

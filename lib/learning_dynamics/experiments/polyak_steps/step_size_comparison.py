@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from learning_dynamics import data, ensembles, rules
-from learning_dynamics._internal.arguments import require_first, require_real, require_tensors
+from learning_dynamics._internal.arguments import require_choice, require_first, require_real, require_tensors
 from learning_dynamics.adaptivity.finite_sums import LogisticSum
 from learning_dynamics.data import libsvm
 from learning_dynamics.experiments.command import Call, Experiment, Option, Scaled
@@ -134,8 +134,7 @@ def shipped(name: str) -> LogisticSum:
     Raises:
         ValueError: another name.
     """
-    if name not in ("breast-cancer", "digits"):
-        raise ValueError(f"name = {name!r}; allowed: 'breast-cancer' or 'digits'")
+    require_choice("name", name, ("breast-cancer", "digits"))
     found = data.load(name)
     inputs = torch.as_tensor(found.inputs, dtype=torch.float64).reshape(len(found.targets), -1)
     targets = torch.as_tensor(found.targets)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.experiments.value_learning.models import (
     Explicit,
     Implicit,
@@ -127,8 +128,7 @@ def run_grid(
     Raises:
         ValueError: `kind` is neither.
     """
-    if kind not in ("explicit", "implicit"):
-        raise ValueError(f"kind = {kind!r}; allowed: explicit, implicit")
+    require_choice("kind", kind, ("explicit", "implicit"))
     width = problem.seeds if seeds_at_a_time is None else seeds_at_a_time
     columns = []
     for first in range(0, problem.seeds, width):

@@ -9,10 +9,14 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_input, require_symbols
+from learning_dynamics._internal.arguments import (
+    require_choice,
+    require_counts,
+    require_input,
+    require_symbols,
+)
 from learning_dynamics.models.recurrence.padding import Padding, padding
 from learning_dynamics.models.recurrence.precision import lifted
-from learning_dynamics.models.recurrence.shapes import require_choice, require_widths
 
 Norm = Literal["batch", "layer"]
 Pooling = Literal["mean", "last", "none"]
@@ -248,7 +252,7 @@ class SequenceModel(nn.Module):
         gelu: Gelu = "exact",
     ) -> None:
         super().__init__()
-        require_widths(inputs=inputs, width=width, outputs=outputs, depth=depth)
+        require_counts(inputs=inputs, width=width, outputs=outputs, depth=depth)
         require_choice("pooling", pooling, ("mean", "last", "none"))
         self.pooling, self.inputs = pooling, inputs
         self.encoder = nn.Embedding(inputs, width) if tokens else nn.Linear(inputs, width)

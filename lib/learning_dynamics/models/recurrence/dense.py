@@ -8,15 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from learning_dynamics._internal.arguments import require_choice, require_counts
 from learning_dynamics.models.recurrence.padding import padding
 from learning_dynamics.models.recurrence.precision import admitted, as_it_stands, lifted
-from learning_dynamics.models.recurrence.shapes import (
-    admitted_state,
-    require_choice,
-    require_position,
-    require_sequence,
-    require_widths,
-)
+from learning_dynamics.models.recurrence.shapes import admitted_state, require_position, require_sequence
 
 Activation = Literal["linear", "tanh", "relu"]
 ACTIVATIONS = {"linear": lambda x: x, "tanh": torch.tanh, "relu": torch.relu}
@@ -55,7 +50,7 @@ class DenseRecurrence(nn.Module):
     ) -> None:
         super().__init__()
         outputs = inputs if outputs is None else outputs
-        require_widths(inputs=inputs, states=states, outputs=outputs)
+        require_counts(inputs=inputs, states=states, outputs=outputs)
         require_choice("activation", activation, tuple(ACTIVATIONS))
         self.activation = activation
 

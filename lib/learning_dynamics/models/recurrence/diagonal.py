@@ -8,17 +8,12 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from learning_dynamics._internal.arguments import require_choice, require_counts
 from learning_dynamics.models.recurrence.dense import DenseRecurrence
 from learning_dynamics.models.recurrence.linear import Method, linear_recurrence
 from learning_dynamics.models.recurrence.padding import Padding, padding
 from learning_dynamics.models.recurrence.precision import admitted, as_it_stands, lifted
-from learning_dynamics.models.recurrence.shapes import (
-    admitted_state,
-    require_choice,
-    require_position,
-    require_sequence,
-    require_widths,
-)
+from learning_dynamics.models.recurrence.shapes import admitted_state, require_position, require_sequence
 
 
 class DiagonalRecurrence(nn.Module, ABC):
@@ -57,7 +52,7 @@ class DiagonalRecurrence(nn.Module, ABC):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        require_widths(width=width, states=states)
+        require_counts(width=width, states=states)
         require_choice("method", method, ("auto", "loop", "scan", "fft"))
         self.method, self.bidirectional = method, bidirectional
         directions = 2 if bidirectional else 1

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.models.recurrence.precision import LIFTED, as_it_stands, lifted
 
 Method = Literal["auto", "loop", "scan", "fft"]
@@ -65,8 +66,7 @@ def linear_recurrence(
         ValueError: an unknown method, an empty sequence, widths or batch axes or devices that differ, integers, or,
             with `stable` or `fft`, an eigenvalue on or outside the unit circle.
     """
-    if method not in METHODS:
-        raise ValueError(f"method = {method!r}; allowed: {', '.join(METHODS)}")
+    require_choice("method", method, METHODS)
     if inputs.ndim < 2 or inputs.shape[-2] < 1:
         raise ValueError(f"inputs have shape {tuple(inputs.shape)}; allowed: (*batch, T, N) with T >= 1")
     if eigenvalues.ndim < 1 or eigenvalues.shape[-1] != inputs.shape[-1]:

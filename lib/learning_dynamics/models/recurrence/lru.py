@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from learning_dynamics._internal.arguments import require_choice, require_counts
 from learning_dynamics.models.recurrence.diagonal import DiagonalRecurrence
 from learning_dynamics.models.recurrence.linear import Method
 from learning_dynamics.models.recurrence.precision import lifted
-from learning_dynamics.models.recurrence.shapes import require_choice, require_widths
 
 Eigenvalues = Literal["cartesian", "exponential", "stable"]
 Normalizer = Literal["trained", "recomputed", "none"]
@@ -45,7 +45,7 @@ def ring_eigenvalues(
     Raises:
         ValueError: a radius or phase outside its range, or no states.
     """
-    require_widths(states=states)
+    require_counts(states=states)
     if not 0 <= r_min <= r_max <= 1 or r_max == 0:
         raise ValueError(f"r_min, r_max = {r_min}, {r_max}; allowed: 0 <= r_min <= r_max <= 1 and r_max > 0")
     if not 0 < max_phase <= 2 * math.pi:

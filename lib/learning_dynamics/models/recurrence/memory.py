@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from learning_dynamics._internal.arguments import require_counts
 from learning_dynamics.models.recurrence.linear import powers_of
-from learning_dynamics.models.recurrence.shapes import require_widths
 
 
 def memory_matrix(eigenvalues: Tensor, length: int, *, real: bool = False) -> Tensor:
@@ -30,7 +30,7 @@ def memory_matrix(eigenvalues: Tensor, length: int, *, real: bool = False) -> Te
         ValueError: the eigenvalues are integers or have no axis, or `length` is less than 1.
     """
     _require_eigenvalues(eigenvalues)
-    require_widths(length=length)
+    require_counts(length=length)
     powers = powers_of(eigenvalues, length).flip(-2).mT
     if real and powers.is_complex():
         return torch.cat([powers.real, powers.imag], dim=-2)

@@ -6,19 +6,6 @@ import torch
 from torch import Tensor
 
 
-def require_widths(**widths: int) -> None:
-    """Raise a `ValueError` that names the first width that is not a whole number of at least 1."""
-    for name, width in widths.items():
-        if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-            raise ValueError(f"{name} = {width!r}; allowed: a whole number of at least 1")
-
-
-def require_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raise a `ValueError` if `value` is not one of `allowed`."""
-    if value not in allowed:
-        raise ValueError(f"{name} = {value!r}; allowed: {', '.join(allowed)}")
-
-
 def require_sequence(name: str, sequence: Tensor, width: int) -> None:
     """Raise a `ValueError` unless `sequence` is `(*batch, T, width)` with T >= 1."""
     if sequence.ndim < 2 or sequence.shape[-1] != width or sequence.shape[-2] < 1:

@@ -8,11 +8,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from learning_dynamics._internal.arguments import require_broadcast, require_numbers
+from learning_dynamics._internal.arguments import (
+    require_broadcast,
+    require_choice,
+    require_counts,
+    require_numbers,
+)
 from learning_dynamics.models.recurrence.diagonal import DiagonalRecurrence
 from learning_dynamics.models.recurrence.linear import Method
 from learning_dynamics.models.recurrence.precision import lifted
-from learning_dynamics.models.recurrence.shapes import require_choice, require_widths
 
 Discretization = Literal["zoh", "bilinear", "euler"]
 
@@ -30,7 +34,7 @@ def s4d_lin(states: int, *, dtype: torch.dtype = torch.complex128) -> Tensor:
     Raises:
         ValueError: `states` is less than 1.
     """
-    require_widths(states=states)
+    require_counts(states=states)
     n = torch.arange(states, dtype=torch.float64)
     return torch.complex(torch.full_like(n, -0.5), math.pi * n).to(dtype)
 
@@ -52,7 +56,7 @@ def s4d_inv(states: int, *, dtype: torch.dtype = torch.complex128) -> Tensor:
     Raises:
         ValueError: `states` is less than 1.
     """
-    require_widths(states=states)
+    require_counts(states=states)
     n = torch.arange(states, dtype=torch.float64)
     return torch.complex(torch.full_like(n, -0.5), states / math.pi * (states / (2 * n + 1) - 1)).to(dtype)
 

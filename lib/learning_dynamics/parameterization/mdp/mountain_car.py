@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_tensors
+from learning_dynamics._internal.arguments import require_counts, require_number, require_tensors
 
 POSITIONS, VELOCITIES = (-1.2, 0.6), (-0.07, 0.07)
 GOAL = 0.5
@@ -84,10 +84,8 @@ def episodes(
     Raises:
         ValueError: a count is less than 1 or epsilon outside [0, 1].
     """
-    if count < 1 or steps < 1:
-        raise ValueError(f"count = {count!r}, steps = {steps!r}; allowed: integers >= 1")
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon = {epsilon!r}; allowed: a number in [0, 1]")
+    require_counts(count=count, steps=steps)
+    require_number("epsilon", epsilon, least=0, most=1)
     start = -0.6 + 0.2 * torch.rand(count, generator=generator, dtype=dtype)
     observation = torch.stack([start, torch.zeros_like(start)], -1)
     going = torch.ones(count, dtype=torch.bool)

@@ -12,7 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_count, require_indices, require_tensors
+from learning_dynamics._internal.arguments import (
+    require_count,
+    require_indices,
+    require_number,
+    require_tensors,
+)
 from learning_dynamics.parameterization.mdp.process import require_discount, require_stochastic
 
 
@@ -181,8 +186,7 @@ def epsilon_greedy(preferred: Tensor, actions: int, epsilon: float, dtype: torch
     require_indices("preferred", preferred)
     if preferred.numel() and not bool(((preferred >= 0) & (preferred < actions)).all()):
         raise ValueError(f"preferred has other entries; allowed: 0 to {actions - 1}")
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon = {epsilon!r}; allowed: a number in [0, 1]")
+    require_number("epsilon", epsilon, least=0, most=1)
     greedy = torch.nn.functional.one_hot(preferred, actions).to(dtype)
     return (1 - epsilon) * greedy + epsilon / actions
 

@@ -40,15 +40,6 @@ class MarkovDecisionProcess:
             finite=True,
         )
         require_stochastic("transitions", self.transitions)
-        shape = self.transitions.shape
-        if len(shape) != 3 or shape[1] != shape[2]:
-            raise ValueError(f"transitions has shape {tuple(shape)}; allowed: (actions, states, states)")
-        if self.rewards.shape != shape[:2]:
-            raise ValueError(f"rewards has shape {tuple(self.rewards.shape)}; allowed: {tuple(shape[:2])}")
-        if self.features.ndim != 2 or len(self.features) != shape[1]:
-            raise ValueError(f"features has shape {tuple(self.features.shape)}; allowed: ({shape[1]}, d)")
-        if not torch.isfinite(self.rewards).all():
-            raise ValueError("rewards is not finite; allowed: numbers")
 
     @property
     def states(self) -> int:
@@ -66,10 +57,6 @@ class MarkovDecisionProcess:
         """
         require_tensors(rewards=(self.rewards, "a s"), policy=(policy, "s a"))
         require_stochastic("policy", policy)
-        if policy.shape != (self.states, len(self.transitions)):
-            raise ValueError(
-                f"policy has shape {tuple(policy.shape)}; allowed: {(self.states, len(self.transitions))}"
-            )
         return (
             torch.einsum("sa,ast->st", policy, self.transitions),
             torch.einsum("sa,as->s", policy, self.rewards),
