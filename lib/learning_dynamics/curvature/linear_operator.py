@@ -60,8 +60,8 @@ class LinearOperator(ABC):
             ValueError: v is no vector or block of this operator's width, dtype and device.
         """
         if not isinstance(v, Tensor) or v.ndim not in (1, 2) or len(v) != self.shape[1] or 0 in v.shape:
-            shape = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__
-            raise ValueError(f"v has shape {shape}; allowed: ({self.shape[1]},) or ({self.shape[1]}, k)")
+            what = f"has shape {tuple(v.shape)}" if isinstance(v, Tensor) else f"is a {type(v).__name__}"
+            raise ValueError(f"v {what}; allowed: a tensor ({self.shape[1]},) or ({self.shape[1]}, k)")
         if v.dtype != self.dtype or v.device != self.device:
             raise ValueError(f"v is {v.dtype} on {v.device}; allowed: {self.dtype} on {self.device}")
         v = v.detach()

@@ -91,6 +91,8 @@ def as_terms(loss: Loss, outputs: Tensor, targets: Any = None, *, expected: bool
     n = len(outputs)
     if isinstance(loss, OutputLaw):
         return Terms(loss, 1.0, n, None if expected else loss.checked(outputs, targets).clone())
+    if isinstance(loss, type):
+        raise ValueError(f"law = the class {loss.__name__}; allowed: {loss.__name__}()")
     name, width = type(loss).__name__, outputs.shape[-1]
     laws: dict[type[nn.Module], tuple[OutputLaw, float, float]] = {
         nn.MSELoss: (SquaredError(), 2 / width, 2.0),

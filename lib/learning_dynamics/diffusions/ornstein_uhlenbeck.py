@@ -10,7 +10,12 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
-from learning_dynamics._internal.arguments import require_number, require_numbers, require_tensors
+from learning_dynamics._internal.arguments import (
+    require_generator,
+    require_number,
+    require_numbers,
+    require_tensors,
+)
 
 
 class OrnsteinUhlenbeck:
@@ -83,8 +88,9 @@ class OrnsteinUhlenbeck:
             `(R, *batch, d)`.
 
         Raises:
-            ValueError: the times do not increase, or `x0` has another d.
+            ValueError: the times do not increase, `x0` has another d, or there is no generator.
         """
+        require_generator(generator)
         clock = require_numbers("times", times)
         if clock.ndim != 1:
             raise ValueError(f"times has shape {tuple(clock.shape)}; allowed: (R,)")

@@ -104,6 +104,8 @@ class ModuleEnsemble:
         *,
         dropout_seed: int | None = None,
     ) -> None:
+        if isinstance(models, nn.Module):
+            raise ValueError(f"models is a {type(models).__name__}; allowed: a sequence of modules")
         models = list(models)
         _require_alike(models)
         self.count, self.steps = len(models), 0
@@ -131,6 +133,12 @@ class ModuleEnsemble:
             self._theta = torch.cat([value.flatten(1) for value in named.values()], 1)
             self.state = update.start(self._theta)
         else:
+            if isinstance(update, type | torch.optim.Optimizer):
+                kind = update.__name__ if isinstance(update, type) else type(update).__name__
+                raise ValueError(
+                    f"update is the torch optimizer {kind}; allowed: a rule, or a function that makes an optimizer, "
+                    f"lambda named: {kind}(named.values())"
+                )
             self._named = named
             self.optimizer = update(named)
             if not isinstance(self.optimizer, ENTRYWISE):

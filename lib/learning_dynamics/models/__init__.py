@@ -1,5 +1,6 @@
-"""Networks that several chapters train."""
+"""Networks that several chapters train; recurrent ones are in `models.recurrence`."""
 
+from learning_dynamics.models import recurrence
 from learning_dynamics.models.attention import Encoder, EncoderBlock, attention, attention_weights, sinusoids
 from learning_dynamics.models.cnn import SmallCNN
 from learning_dynamics.models.gated_head import GatedHead
@@ -17,5 +18,6 @@ __all__ = [
     "SmallCNN",
     "attention",
     "attention_weights",
+    "recurrence",
     "sinusoids",
 ]

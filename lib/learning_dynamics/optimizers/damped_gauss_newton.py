@@ -47,7 +47,7 @@ class DampedGaussNewton(torch.optim.Optimizer):
         max_steps: products at most in one solution, >= 1.
 
     Raises:
-        ValueError: a hyper-parameter is out of range, or the model has nothing to move.
+        ValueError: a hyper-parameter is out of range, `model` is no module, or it has nothing to move.
     """
 
     def __init__(
@@ -64,6 +64,10 @@ class DampedGaussNewton(torch.optim.Optimizer):
         require_number("factor", factor, above=1)
         require_number("tolerance", tolerance, above=0)
         require_count("max_steps", max_steps)
+        if not isinstance(model, nn.Module):
+            raise ValueError(
+                f"model is a {type(model).__name__}; allowed: a torch.nn.Module, not its parameters"
+            )
         moving = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if not moving:
             raise ValueError("model has no parameter that requires a gradient; allowed: at least one")

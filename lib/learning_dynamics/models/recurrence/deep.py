@@ -254,6 +254,11 @@ class SequenceModel(nn.Module):
         super().__init__()
         require_counts(inputs=inputs, width=width, outputs=outputs, depth=depth)
         require_choice("pooling", pooling, ("mean", "last", "none"))
+        if isinstance(recurrence, nn.Module) or not callable(recurrence):
+            kind = type(recurrence).__name__
+            raise ValueError(
+                f"recurrence is a {kind}; allowed: a function that makes a layer, for each block one"
+            )
         self.pooling, self.inputs = pooling, inputs
         self.encoder = nn.Embedding(inputs, width) if tokens else nn.Linear(inputs, width)
         self.blocks = nn.ModuleList(
