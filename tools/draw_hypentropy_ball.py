@@ -16,43 +16,36 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import torch
+from matplotlib.axes import Axes
 from PIL import Image
 from scipy.optimize import brentq
+
+from learning_dynamics.implicit_bias.hyperbolic_entropy import least_potential, potential
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-X = np.array([1.0, 2.0])
+X = torch.tensor([1.0, 2.0], dtype=torch.float64)
 Y = 2.0
 INK, MUTED, RULE, BLUE, ORANGE = "#222832", "#5a6270", "#d6dae0", "#0b63a5", "#c4500a"
 DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "book/_static/widgets/hypentropy_ball.png"
 
 
-def potential(beta: np.ndarray, alpha: float) -> np.ndarray:
-    """Q_alpha(beta), summed over the last axis."""
-    z = beta / alpha**2
-    return alpha**2 * np.sum(z * np.arcsinh(z / 2) - z**2 / (2 + np.sqrt(4 + z**2)), axis=-1)
-
-
-def minimiser(y: float, alpha: float) -> np.ndarray:
-    """The point of the line X beta = y where Q_alpha is least, by bisection on the line's own coordinate."""
-
-    def slope(t: float) -> float:
-        beta = np.array([y - 2 * t, t])
-        return float(np.arcsinh(beta / (2 * alpha**2)) @ np.array([-2.0, 1.0]))
-
-    t = brentq(slope, 0.0, y / 2, xtol=1e-15, rtol=1e-14) if y > 0 else 0.0
-    return np.array([y - 2 * t, t])
+def where_flow_ends(y: float, alpha: float) -> np.ndarray:
+    """Return the point of the line X beta = y where Q_alpha is least, shape (2,)."""
+    targets = torch.tensor([y], dtype=torch.float64)
+    return least_potential(X[None], targets, alpha).weights.numpy()
 
 
 def level_set(level: float, alpha: float, size: int = 181) -> np.ndarray:
-    """The curve Q_alpha = level, as a closed polygon of shape (4 size, 2)."""
+    """Return the curve Q_alpha = level, a closed polygon of shape (8 size - 4, 2)."""
     turn = np.linspace(0, 1, size) ** 2
     angles = np.concatenate([turn * np.pi / 4, (np.pi / 2 - turn * np.pi / 4)[::-1][1:]])
     points = []
     for angle in angles:
         unit = np.array([math.cos(angle), math.sin(angle)])
-        r = brentq(lambda r, unit=unit: potential(r * unit, alpha) - level, 0.0, 4.0)
+        r = brentq(lambda r, unit=unit: potential(torch.from_numpy(r * unit), alpha).item() - level, 0.0, 4.0)
         points.append(r * unit)
     quarter = np.array(points)
     back = quarter[::-1]
@@ -60,27 +53,16 @@ def level_set(level: float, alpha: float, size: int = 181) -> np.ndarray:
 
 
 def power_of_ten(exponent: int) -> str:
-    """10 to an exponent in unicode superscripts."""
+    """Return 10 to an exponent in unicode superscripts."""
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def draw(alpha: float, output: Path) -> None:
-    """Draw the picture for one start scale and save it."""
-    end = minimiser(Y, alpha)
-    path = np.array([minimiser(Y * share, alpha) for share in np.linspace(0, 1, 101)])
-    change = float(np.max(np.sqrt(end**2 + 4 * alpha**4)) / (2 * alpha**2) - 1)
-
-    plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": INK})
-    figure = plt.figure(figsize=(7.2, 3.75), dpi=130)
-    plane = figure.add_axes((0.0, 0.0, 0.61, 0.9))
-    dial = figure.add_axes((0.64, 0.39, 0.34, 0.44))
-    figure.text(
-        0.012, 0.94, "The scale of the start decides which solution training finds.", weight="bold", size=11.5
-    )
-
+def draw_plane(plane: Axes, alpha: float, end: np.ndarray) -> None:
+    """Draw the ball that touches the line of solutions, and the path of the end as the targets grow to y."""
+    path = np.array([where_flow_ends(Y * share, alpha) for share in np.linspace(0, 1, 101)])
     plane.axhline(0, color=RULE, lw=0.8, zorder=0)
     plane.axvline(0, color=RULE, lw=0.8, zorder=0)
-    ball = level_set(float(potential(end, alpha)), alpha)
+    ball = level_set(potential(torch.from_numpy(end), alpha).item(), alpha)
     plane.fill(*ball.T, facecolor=BLUE, alpha=0.11, lw=0)
     plane.plot(*ball.T, color=BLUE, lw=1.3)
     line = np.array([-2.0, 2.5])
@@ -103,6 +85,9 @@ def draw(alpha: float, output: Path) -> None:
     plane.set(xlim=(-1.25, 1.8), ylim=(-1.22, 1.34), aspect="equal")
     plane.axis("off")
 
+
+def draw_dial(dial: Axes, change: float) -> None:
+    """Draw the dial whose needle stands at the change of the kernel, on a logarithmic scale."""
     low, high = -6.0, 8.0
     value = min(max(math.log10(change), low), high)
 
@@ -124,6 +109,20 @@ def draw(alpha: float, output: Path) -> None:
     dial.text(1, -0.24, "moved", ha="center", size=9)
     dial.set(xlim=(-1.65, 1.65), ylim=(-0.4, 1.45), aspect="equal")
     dial.axis("off")
+
+
+def draw(alpha: float, output: Path) -> None:
+    """Draw the picture for one start scale and save it."""
+    end = where_flow_ends(Y, alpha)
+    change = float(np.max(np.sqrt(end**2 + 4 * alpha**4)) / (2 * alpha**2) - 1)
+
+    plt.rcParams.update({"font.family": "DejaVu Sans", "font.size": 10, "text.color": INK})
+    figure = plt.figure(figsize=(7.2, 3.75), dpi=130)
+    figure.text(
+        0.012, 0.94, "The scale of the start decides which solution training finds.", weight="bold", size=11.5
+    )
+    draw_plane(figure.add_axes((0.0, 0.0, 0.61, 0.9)), alpha, end)
+    draw_dial(figure.add_axes((0.64, 0.39, 0.34, 0.44)), change)
     figure.text(0.81, 0.865, f"start scale α = {alpha:g}", ha="center")
     figure.text(0.645, 0.29, "training ends at", color=ORANGE, weight="bold")
     figure.text(0.828, 0.29, f"({end[0]:.4f}, {end[1]:.4f})")

@@ -19,16 +19,8 @@ from learning_dynamics.ledger.read import chapters, notebook_path, notebook_reco
 def verdicts(chapter: str, seed: int, folder: Path) -> dict[str, str] | None:
     """Run a chapter as a script and return id to verdict, or None if it failed."""
     script = ROOT / "chapters" / f"{chapter}.py"
-    command = [
-        sys.executable,
-        "-m",
-        "learning_dynamics",
-        str(script),
-        "--seed",
-        str(seed),
-        "--out",
-        str(folder),
-    ]
+    command = [sys.executable, "-m", "learning_dynamics", str(script)]
+    command += ["--seed", str(seed), "--out", str(folder)]
     variables = os.environ | settings()
     with slot():
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)

@@ -30,9 +30,8 @@ def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> bool:
     """Run a command with one thread for linear algebra; return whether it succeeded."""
     variables = os.environ | settings() | environment
     print("$ " + " ".join(Path(word).name if word == PYTHON else str(word) for word in command), flush=True)
-    return (
-        subprocess.run([str(word) for word in command], cwd=cwd, env=variables, check=False).returncode == 0
-    )
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=variables, check=False)
+    return done.returncode == 0
 
 
 def pytest(*arguments: str) -> bool:
@@ -63,17 +62,8 @@ def notebooks() -> bool:
         passed = call(
             *(PYTHON, "-m", "pytest", "--nbval", "--nbval-current-env"),
             *("--nbval-sanitize-with", "tests/nbval/sanitize.cfg"),
-            *(
-                "-n",
-                str(WORKERS),
-                "--dist",
-                "loadfile",
-                "-p",
-                "no:cacheprovider",
-                "--timeout",
-                "1200",
-                *paths,
-            ),
+            *("-n", str(WORKERS), "--dist", "loadfile", "-p", "no:cacheprovider", "--timeout", "1200"),
+            *paths,
             LEARNING_DYNAMICS_RECORDS=records,
         )
         return call(PYTHON, "tools/compare.py", records) & passed

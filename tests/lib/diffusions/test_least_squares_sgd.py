@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
@@ -66,6 +66,7 @@ def test_the_diffusions_moments_are_the_integrators(noise, corrected):
     torch.testing.assert_close(found.second[-1], torch.from_numpy(end[2:].reshape(2, 2)))
 
 
+@settings(max_examples=5)
 @given(st.integers(0, 100))
 def test_thresholds_divide_growth_from_decay(seed):
     X, _, _ = problem(seed, n=7, d=3)
