@@ -46,7 +46,7 @@ def test_a_numbered_stream_follows_the_seed_of_the_run_and_a_seed_does_not() -> 
     assert draw(second, index=7) == draw(second, seed=second.seeds(smoke=8, book=8, paper=8)[7])
     assert draw(second, index=7) != draw(first, index=7)
     for wrong in (-1, 10_000, True, 1.5):
-        with pytest.raises(ValueError, match="allowed: an integer from 0 to 9999"):
+        with pytest.raises(ValueError, match="allowed: an integer >= 0 and <= 9999"):
             first.generator("a", index=wrong)
     with pytest.raises(ValueError, match="one of the two"):
         first.generator("a", 1, index=1)
