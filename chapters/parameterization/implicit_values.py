@@ -961,6 +961,7 @@ ledger.check(
         lambda: statistics.log_log_slope(gaps, typical(leading_error(torch.full_like(c_v, 1 / d)))),
     ),
     expected="holds",
+    rtol=1e-4,  # the smallest errors are differences of nearly equal numbers
     seeds=seeds,
     show="card",
 )
