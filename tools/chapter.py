@@ -66,7 +66,7 @@ def known_chapter(chapter: str, root: Path = ROOT) -> Path:
     """Return the path of a chapter's `.py`.
 
     Raises:
-        ValueError: There is no such chapter.
+        ValueError: there is no such chapter.
     """
     script = root / "chapters" / f"{chapter}.py"
     if chapter not in chapters(root):
@@ -78,7 +78,7 @@ def own_library(root: Path = ROOT) -> None:
     """Make sure that the library is this folder's: the environment of a copied book still holds the first one's.
 
     Raises:
-        ValueError: It is another folder's.
+        ValueError: it is another folder's.
     """
     found = Path(str(learning_dynamics.__file__)).resolve()
     if root.resolve() not in found.parents:
@@ -105,7 +105,7 @@ def keep_edits(chapter: str, root: Path = ROOT) -> None:
     """Refuse to replace a notebook that holds what its `.py` lacks.
 
     Raises:
-        ValueError: A cell was edited in the notebook; the message shows the first lines of each.
+        ValueError: a cell was edited in the notebook; the message shows the first lines of each.
     """
     path = notebook_path(root, chapter)
     if not path.exists():
@@ -172,9 +172,9 @@ def execute(chapter: str, root: Path = ROOT, *, overwrite: bool = False) -> floa
     """Execute a chapter at `book` and write its notebook; return the seconds it took.
 
     Raises:
-        ValueError: There is no such chapter, its notebook was edited by hand (unless it may be overwritten), or a cell
+        ValueError: there is no such chapter, its notebook was edited by hand (unless it may be overwritten), or a cell
             wrote to stderr.
-        CellExecutionError: A cell failed; the old notebook is left as it was.
+        CellExecutionError: a cell failed; the old notebook is left as it was.
     """
     script = known_chapter(chapter, root)
     if not overwrite:

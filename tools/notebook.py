@@ -30,7 +30,7 @@ def run(chapter: str, out: Path, parameters: dict[str, object], root: Path = ROO
     A run that fails leaves nothing.
 
     Raises:
-        ValueError: Unknown chapter, a parameter that is not allowed, or a file that exists already.
+        ValueError: unknown chapter, a parameter that is not allowed, or a file that exists already.
     """
     known_chapter(chapter, root)
     given = {key.lower(): value for key, value in parameters.items()}

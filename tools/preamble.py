@@ -99,7 +99,7 @@ def filled(text: str, chapter: str, root: Path = ROOT) -> str:
     those in `KNOWN` that a cell uses come, all are sorted; then it makes `run` and `ledger`, and its own lines follow.
 
     Raises:
-        ValueError: The first code cells are of other kinds, or something is imported after them.
+        ValueError: the first code cells are of other kinds, or something is imported after them.
     """
     cells = code_cells(text)
     kinds = [
@@ -132,7 +132,7 @@ def fill(path: Path, root: Path = ROOT) -> None:
     """Write the three cells into a chapter's `.py`; the file is left alone if they are there already.
 
     Raises:
-        ValueError: As `filled`.
+        ValueError: as `filled`.
     """
     text = path.read_text(encoding="utf-8")
     new = filled(text, f"{path.parent.name}/{path.stem}", root)

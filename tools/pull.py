@@ -24,7 +24,7 @@ def pull(chapter: str, root: Path = ROOT) -> int:
     """Write the notebook's edits into the `.py` and return how many cells they are.
 
     Raises:
-        ValueError: There is no such chapter, or the `.py` no longer holds the cell that was edited.
+        ValueError: there is no such chapter, or the `.py` no longer holds the cell that was edited.
     """
     script = known_chapter(chapter, root)
     header, blocks = split(script.read_text(encoding="utf-8"))

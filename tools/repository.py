@@ -35,7 +35,7 @@ def change(new: str, root: Path = ROOT) -> list[str]:
     """Replace the address and return the names of the files that changed.
 
     Raises:
-        ValueError: The address is not a plain repository address without a trailing slash.
+        ValueError: the address is not a plain repository address without a trailing slash.
     """
     if not re.fullmatch(r"(https?|file)://[^\s\"'<>]+[^/\s\"'<>]", new):
         raise ValueError(f"URL = {new!r}; allowed: https://host/owner/name")

@@ -61,10 +61,10 @@ def outcome(chapter: str, setting: str, python: Path | str = sys.executable, roo
     """Run nbval on a chapter's notebook and hold its numbers and figures against the committed ones.
 
     Args:
-        chapter: The chapter's id, `part/name`.
-        setting: A key of `SETTINGS`.
-        python: The interpreter, whose environment may hold another torch.
-        root: The book's folder.
+        chapter: the chapter's id, `part/name`.
+        setting: a key of `SETTINGS`.
+        python: the interpreter, whose environment may hold another torch.
+        root: the book's folder.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

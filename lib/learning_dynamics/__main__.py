@@ -54,12 +54,12 @@ def execute(path: Path, parameters: dict[str, Any], out: Path) -> dict[str, Any]
     """Execute a chapter's code cells in one namespace and return that namespace.
 
     Args:
-        path: The chapter's `.py`.
-        parameters: Values that replace those of the cell tagged `parameters`.
-        out: Folder for figures; created if absent.
+        path: the chapter's `.py`.
+        parameters: values that replace those of the cell tagged `parameters`.
+        out: folder for figures; created if absent.
 
     Raises:
-        ValueError: The file is not a chapter, or a parameter is not one that its parameters cell sets.
+        ValueError: the file is not a chapter, or a parameter is not one that its parameters cell sets.
     """
     code = [cell for cell in cells(path.read_text(encoding="utf-8")) if cell.kind == "code"]
     if not any("parameters" in cell.tags for cell in code):

@@ -210,7 +210,7 @@ def linear_flow(A: Tensor, b: Tensor, theta0: Tensor, times: Sequence[float] | T
         `(T, *batch, d)` in the dtype and on the device of A.
 
     Raises:
-        ValueError: A is not square or not symmetric (to 100 d eps max|A|), or `times` is not increasing from
+        ValueError: a is not square or not symmetric (to 100 d eps max|A|), or `times` is not increasing from
             >= 0.
     """
     d = require_tensors(A=(A, "*batch d d"), b=(b, "*batch d"), theta0=(theta0, "*batch d"), finite=True)["d"]

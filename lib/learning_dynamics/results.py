@@ -37,14 +37,14 @@ class Provenance:
     """How a kept result was made.
 
     Attributes:
-        command: The command that makes it again.
-        commit: The repository's commit, with `-dirty` if the library had other changes, or `unknown`.
-        seeds: The seeds behind it.
-        device: The device, in words.
-        torch: The version of torch.
-        wall_time: Seconds.
-        rtol: Relative difference that making it again may show.
-        sha256: Checksum of the .npz.
+        command: the command that makes it again.
+        commit: the repository's commit, with `-dirty` if the library had other changes, or `unknown`.
+        seeds: the seeds behind it.
+        device: the device, in words.
+        torch: the version of torch.
+        wall_time: seconds.
+        rtol: relative difference that making it again may show.
+        sha256: checksum of the .npz.
     """
 
     command: str
@@ -62,10 +62,10 @@ class Kept:
     """A kept result: its arrays by name, and how they were made.
 
     Attributes:
-        chapter: The chapter's id, `part/name`.
-        run_name: The result's own name.
-        arrays: The arrays by name.
-        provenance: How they were made.
+        chapter: the chapter's id, `part/name`.
+        run_name: the result's own name.
+        arrays: the arrays by name.
+        provenance: how they were made.
     """
 
     chapter: str
@@ -118,7 +118,7 @@ def folder() -> Path:
     the committed one.
 
     Raises:
-        FileNotFoundError: There is neither.
+        FileNotFoundError: there is neither.
     """
     if named := os.environ.get("LEARNING_DYNAMICS_RESULTS"):
         return Path(named)
@@ -135,12 +135,12 @@ def path(chapter: str, run_name: str, root: Path | str | None = None) -> Path:
     """Return where a result's .npz lies, or would lie; its .json is beside it.
 
     Args:
-        chapter: The chapter's id, `part/name`.
-        run_name: The result's name.
-        root: The folder of all results; `folder()` if left out.
+        chapter: the chapter's id, `part/name`.
+        run_name: the result's name.
+        root: the folder of all results; `folder()` if left out.
 
     Raises:
-        ValueError: A name is not as described.
+        ValueError: a name is not as described.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*", chapter):
         raise ValueError(f"chapter = {chapter!r}; allowed: 'part/name' in lower case")
@@ -186,24 +186,24 @@ def keep(
     """Write a result and how it was made; what an interruption leaves half done, `load` refuses.
 
     Args:
-        chapter: The chapter's id, `part/name`.
-        run_name: The result's name: lower case letters, digits, hyphens and underscores.
-        arrays: Tensors or arrays of numbers by name, any shape. Diverged runs are inf, never NaN.
-        command: The command that makes it again.
-        seeds: The seeds behind it.
-        device: The device it was computed on.
-        wall_time: Seconds it took.
-        rtol: Relative difference that making it again may show, at least 0.
-        commit: The commit when it was begun; the present one if left out.
-        folder: The folder of all results; `folder()` if left out.
-        overwrite: Replace a result of the same name.
+        chapter: the chapter's id, `part/name`.
+        run_name: the result's name: lower case letters, digits, hyphens and underscores.
+        arrays: tensors or arrays of numbers by name, any shape. Diverged runs are inf, never NaN.
+        command: the command that makes it again.
+        seeds: the seeds behind it.
+        device: the device it was computed on.
+        wall_time: seconds it took.
+        rtol: relative difference that making it again may show, at least 0.
+        commit: the commit when it was begun; the present one if left out.
+        folder: the folder of all results; `folder()` if left out.
+        overwrite: replace a result of the same name.
 
     Returns:
         The path of the .npz.
 
     Raises:
-        ValueError: An argument is not as described, or a file would exceed 300 kB.
-        FileExistsError: There is a result of this name and `overwrite` is False.
+        ValueError: an argument is not as described, or a file would exceed 300 kB.
+        FileExistsError: there is a result of this name and `overwrite` is False.
     """
     target = path(chapter, run_name, folder)
     if not command.strip():
@@ -256,13 +256,13 @@ def load(chapter: str, run_name: str, *, folder: Path | str | None = None) -> Ke
     """Return a kept result.
 
     Args:
-        chapter: The chapter's id, `part/name`.
-        run_name: The result's name.
-        folder: The folder of all results; `folder()` if left out.
+        chapter: the chapter's id, `part/name`.
+        run_name: the result's name.
+        folder: the folder of all results; `folder()` if left out.
 
     Raises:
-        FileNotFoundError: There is no such result.
-        ValueError: A name is not as described, the .json is damaged, or the .npz is not the one that it describes.
+        FileNotFoundError: there is no such result.
+        ValueError: a name is not as described, the .json is damaged, or the .npz is not the one that it describes.
     """
     found_at = path(chapter, run_name, folder)
     described = found_at.with_suffix(".json")
@@ -289,17 +289,17 @@ def agree(
     """Hold recomputed arrays against kept ones: |kept - recomputed| <= atol + rtol |kept| in every entry.
 
     Args:
-        kept: A kept result, or the slices of its arrays that were recomputed, by name.
-        recomputed: The same arrays computed again; each must be among the kept ones and of the same shape.
-        rtol: Allowed relative difference.
-        atol: Allowed absolute difference.
+        kept: a kept result, or the slices of its arrays that were recomputed, by name.
+        recomputed: the same arrays computed again; each must be among the kept ones and of the same shape.
+        rtol: allowed relative difference.
+        atol: allowed absolute difference.
 
     Returns:
         What was compared, with the worst entry of each array.
 
     Raises:
-        DisagreementError: An array is missing, has another shape, holds NaN, or differs; one line names it.
-        ValueError: A tolerance is negative, or nothing is compared.
+        DisagreementError: an array is missing, has another shape, holds NaN, or differs; one line names it.
+        ValueError: a tolerance is negative, or nothing is compared.
     """
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not 0 <= value < float("inf"):

@@ -23,15 +23,15 @@ class Run:
     """One execution of one chapter.
 
     Args:
-        chapter: The chapter's id, `part/name`.
+        chapter: the chapter's id, `part/name`.
         scale: `"smoke"` (every cell, seconds), `"book"` (what is published) or `"paper"` (the source's sizes).
         device: `"auto"` (CUDA if there is one, else CPU), `"cpu"` or `"cuda"`, with an index if wanted.
-        seed: A non-negative integer; every random stream of the chapter is derived from it.
+        seed: a non-negative integer; every random stream of the chapter is derived from it.
         part: `"all"`, or `"k/m"`, the k-th of m parts of a run that is split, counted from 1.
-        dtype: The floating point type of the chapter's theory; float64 unless said otherwise.
+        dtype: the floating point type of the chapter's theory; float64 unless said otherwise.
 
     Raises:
-        ValueError: An argument is outside what is allowed; the message names it, its value and the choice.
+        ValueError: an argument is outside what is allowed; the message names it, its value and the choice.
     """
 
     chapter: str
@@ -79,7 +79,7 @@ class Run:
             paper: how many at `"paper"`.
 
         Raises:
-            ValueError: A count is not between 1 and 9999.
+            ValueError: a count is not between 1 and 9999.
         """
         count = self.pick(smoke=smoke, book=book, paper=paper)
         if not 1 <= count <= 9999:
@@ -93,12 +93,12 @@ class Run:
         name that are only numbered, one a width or one a start, take an `index`, and follow the run's own seed.
 
         Args:
-            stream: A name such as `"data"` or `"start"`.
-            seed: One of `seeds(...)`; the run's own seed if left out.
-            index: In the place of `seed`: a number from 0 to 9999, for the `index`-th of the run's seeds.
+            stream: a name such as `"data"` or `"start"`.
+            seed: one of `seeds(...)`; the run's own seed if left out.
+            index: in the place of `seed`: a number from 0 to 9999, for the `index`-th of the run's seeds.
 
         Raises:
-            ValueError: Both are given, or the index is out of range.
+            ValueError: both are given, or the index is out of range.
         """
         if index is not None:
             if seed is not None:
@@ -126,7 +126,7 @@ def resolve_device(device: torch.device | str) -> torch.device:
         device: `"auto"` (CUDA if there is one, else CPU), `"cpu"`, `"cuda"` or `"cuda:k"`, or a device.
 
     Raises:
-        ValueError: The name is not a device, or CUDA is asked for where there is none.
+        ValueError: the name is not a device, or CUDA is asked for where there is none.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -14,10 +14,10 @@ def emit(text: str, html: str, metadata: dict[str, Any], *, plain: str | None = 
     """Display one output in a notebook, or print it in a plain script.
 
     Args:
-        text: The machine-independent text that nbval compares; no computed number.
-        html: The reader's view; computed numbers only inside `<span class="measured">`.
-        metadata: Stored with the output, invisible on the page.
-        plain: What a script prints instead of `text`; may hold numbers.
+        text: the machine-independent text that nbval compares; no computed number.
+        html: the reader's view; computed numbers only inside `<span class="measured">`.
+        metadata: stored with the output, invisible on the page.
+        plain: what a script prints instead of `text`; may hold numbers.
     """
     if _shell() is None:
         print(plain or text, flush=True)

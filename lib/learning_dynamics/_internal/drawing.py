@@ -34,7 +34,7 @@ def drawing(figure: Figure) -> dict[str, Any]:
     """Return what a figure shows: for each of its axes the words and the digests of the artists.
 
     Args:
-        figure: A figure that was drawn.
+        figure: a figure that was drawn.
 
     Returns:
         `processor`, a name for the processor and the libraries that made the numbers, and `axes`, a list with `words`
@@ -58,7 +58,7 @@ def digest(values: np.ndarray) -> str:
     """Return `count holes size sum sum`: numbers, how many of them are not finite, sum of absolute values, two sums.
 
     Args:
-        values: Numbers of any shape; they are taken in their order.
+        values: numbers of any shape; they are taken in their order.
     """
     flat = np.asarray(values, dtype=np.float64).ravel()
     finite = np.isfinite(flat)

@@ -94,7 +94,7 @@ def trust_region_step(C: Tensor, gradient: Tensor, radius: Tensor | float) -> Tr
     Args:
         C: `(*batch, d, d)`, symmetric, of any sign.
         gradient: `(*batch, d)`.
-        radius: Delta > 0, a number or `(*batch)`.
+        radius: delta > 0, a number or `(*batch)`.
 
     Returns:
         The step with its damping. Where C is singular and positive semidefinite and the step lies inside the ball, it

@@ -17,7 +17,7 @@ def read(path: Path | str, members: Sequence[str]) -> tuple[np.ndarray, np.ndarr
     """Return images (n, 3, 32, 32) and labels (n,), uint8, of the named members in their order.
 
     Raises:
-        ValueError: The archive is damaged, a member is absent, or is not a whole number of records.
+        ValueError: the archive is damaged, a member is absent, or is not a whole number of records.
     """
     path = Path(path)
     try:

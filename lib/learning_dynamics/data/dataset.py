@@ -12,16 +12,16 @@ class Dataset:
     """Inputs and targets, with their origin.
 
     Attributes:
-        inputs: Shape (n, ...), floating point. Images are (n, height, width) or (n, channels, height, width), with
+        inputs: shape (n, ...), floating point. Images are (n, height, width) or (n, channels, height, width), with
             pixels in [0, 1].
-        targets: Shape (n,). Class indices from 0 (int64) if `classes` is set, else real numbers of the inputs' dtype.
-        name: The name it was loaded by.
-        source: Where it comes from.
-        licence: Under what it may be used.
-        classes: Number of classes, or None for a regression.
+        targets: shape (n,). Class indices from 0 (int64) if `classes` is set, else real numbers of the inputs' dtype.
+        name: the name it was loaded by.
+        source: where it comes from.
+        licence: under what it may be used.
+        classes: number of classes, or None for a regression.
 
     Raises:
-        ValueError: Inputs and targets are not one a sample, or complex.
+        ValueError: inputs and targets are not one a sample, or complex.
     """
 
     inputs: torch.Tensor

@@ -38,13 +38,13 @@ class RemoteFile:
     """A file whose content is known beforehand.
 
     Attributes:
-        path: Where it lies under the cache folder.
-        urls: Where to get it, tried in order.
-        sha256: Its checksum.
-        size: Its size in bytes.
+        path: where it lies under the cache folder.
+        urls: where to get it, tried in order.
+        sha256: its checksum.
+        size: its size in bytes.
 
     Raises:
-        ValueError: A server is not asked over https; http is allowed to this machine itself only.
+        ValueError: a server is not asked over https; http is allowed to this machine itself only.
     """
 
     path: str
@@ -85,13 +85,13 @@ def fetch(name: str, file: RemoteFile, folder: Path | None = None, timeout: floa
     or the disk is full, and kept otherwise. A cached file with a wrong checksum is replaced.
 
     Args:
-        name: The data set's name, for messages.
-        file: The file.
-        folder: The cache; `cache_folder()` if left out.
-        timeout: Seconds without an answer after which a server is given up.
+        name: the data set's name, for messages.
+        file: the file.
+        folder: the cache; `cache_folder()` if left out.
+        timeout: seconds without an answer after which a server is given up.
 
     Raises:
-        DataError: No server gave the right content, or it cannot be stored.
+        DataError: no server gave the right content, or it cannot be stored.
     """
     target = (folder or cache_folder()) / file.path
     if _is_right(target, file) and not os.access(target.parent, os.W_OK):

@@ -19,7 +19,7 @@ def read(path: Path | str) -> np.ndarray:
     """Return the array that an IDX file holds; a file whose name ends in .gz is unpacked.
 
     Raises:
-        ValueError: The file is not in IDX format, or holds more or fewer values than its header says.
+        ValueError: the file is not in IDX format, or holds more or fewer values than its header says.
     """
     path = Path(path)
     content = path.read_bytes()

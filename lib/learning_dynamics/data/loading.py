@@ -28,14 +28,14 @@ def load(
     breast-cancer-original. There is no silent substitute.
 
     Args:
-        name: One of the names above.
+        name: one of the names above.
         scale: "smoke", "book" or "paper".
-        dtype: Floating point type of the inputs.
-        device: Where the tensors go.
+        dtype: floating point type of the inputs.
+        device: where the tensors go.
 
     Raises:
-        ValueError: The name is not known at this scale, or an argument is not allowed.
-        DataError: A public set can be neither found in the cache nor downloaded.
+        ValueError: the name is not known at this scale, or an argument is not allowed.
+        DataError: a public set can be neither found in the cache nor downloaded.
     """
     require_choice("scale", scale, SCALES)
     if not dtype.is_floating_point:

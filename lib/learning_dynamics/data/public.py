@@ -24,10 +24,10 @@ class PublicSet:
     """A downloadable set.
 
     Attributes:
-        files: What it consists of.
-        read: From the files' local paths to inputs (n, ...), uint8 for pixels, and labels (n,).
-        source: Where it comes from.
-        licence: Under what it may be used.
+        files: what it consists of.
+        read: from the files' local paths to inputs (n, ...), uint8 for pixels, and labels (n,).
+        source: where it comes from.
+        licence: under what it may be used.
     """
 
     files: tuple[RemoteFile, ...]

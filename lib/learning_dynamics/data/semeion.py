@@ -16,10 +16,10 @@ def read(path: Path | str) -> tuple[np.ndarray, np.ndarray]:
     downloads, since its checksum is not known here.
 
     Args:
-        path: The text file.
+        path: the text file.
 
     Raises:
-        ValueError: The file is empty, or a line is not 256 zeros and ones followed by ten indicators, one of them 1.
+        ValueError: the file is empty, or a line is not 256 zeros and ones followed by ten indicators, one of them 1.
     """
     path = Path(path)
     rows = []

@@ -33,7 +33,7 @@ def read_mnist_10k() -> Arrays:
     """Return images (10000, 28, 28) and labels (10000,), uint8, read-only; the file is verified once per process.
 
     Raises:
-        ValueError: The file is not the one that belongs to this version of the library.
+        ValueError: the file is not the one that belongs to this version of the library.
     """
     content = MNIST_10K.read_bytes()
     digest = hashlib.sha256(content).hexdigest()

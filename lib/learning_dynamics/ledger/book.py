@@ -29,8 +29,8 @@ class Control:
     """An instance on which the check must fail.
 
     Attributes:
-        name: What is broken, in a few words.
-        value: The numbers that the same criterion must reject, or a callable that computes them.
+        name: what is broken, in a few words.
+        value: the numbers that the same criterion must reject, or a callable that computes them.
     """
 
     name: str
@@ -42,8 +42,8 @@ class Correction:
     """A statement whose printed form fails.
 
     Attributes:
-        printed: The statement as its source prints it.
-        right: The statement as it holds.
+        printed: the statement as its source prints it.
+        right: the statement as it holds.
         evidence: "refereed" or "rederived".
     """
 
@@ -56,11 +56,11 @@ def control(name: str, value: Any | Callable[[], Any]) -> Control:
     """Return a control for `Ledger.check`.
 
     Args:
-        name: What is broken, in a few words.
-        value: The numbers that the same criterion must reject, or a callable that computes them.
+        name: what is broken, in a few words.
+        value: the numbers that the same criterion must reject, or a callable that computes them.
 
     Raises:
-        LedgerError: The name is empty or the value is text: a control is measured, never asserted.
+        LedgerError: the name is empty or the value is text: a control is measured, never asserted.
     """
     if not name.strip():
         raise LedgerError(f"control's name = {name!r}; allowed: words that say what is broken")
@@ -73,12 +73,12 @@ def correction(*, printed: str, right: str, evidence: str) -> Correction:
     """Return both forms of a corrected statement.
 
     Args:
-        printed: The statement as its source prints it.
-        right: The statement as it holds.
+        printed: the statement as its source prints it.
+        right: the statement as it holds.
         evidence: "refereed" or "rederived".
 
     Raises:
-        LedgerError: A form is empty, the two are equal, or the evidence is not a known kind.
+        LedgerError: a form is empty, the two are equal, or the evidence is not a known kind.
     """
     if not printed.strip() or not right.strip() or printed == right:
         raise LedgerError(f"printed, right = {printed!r}, {right!r}; allowed: two forms that differ")
@@ -91,8 +91,8 @@ class Ledger:
     """All records of one chapter's run.
 
     Args:
-        run: The chapter's run; its scale, device and seed go into every record.
-        strict: Whether a check that does not come out as in the book stops the run. By default it does, but in a
+        run: the chapter's run; its scale, device and seed go into every record.
+        strict: whether a check that does not come out as in the book stops the run. By default it does, but in a
             notebook that somebody plays with: there a red card says so and the run goes on.
     """
 
@@ -125,27 +125,27 @@ class Ledger:
         """Compute, show and store the verdict on one claim.
 
         Args:
-            id: The inventory's id of the claim.
-            statement: The claim in one line of plain text.
-            measured: The numbers, or a callable that computes them.
-            criterion: The comparator, from `learning_dynamics.ledger`.
-            control: What must fail under the same comparator, every value of it.
-            expected: The verdict the author expects.
-            claim: A `"proved"` claim that passes *holds*; an `"experiment"` that passes is *reproduced*.
+            id: the inventory's id of the claim.
+            statement: the claim in one line of plain text.
+            measured: the numbers, or a callable that computes them.
+            criterion: the comparator, from `learning_dynamics.ledger`.
+            control: what must fail under the same comparator, every value of it.
+            expected: the verdict the author expects.
+            claim: a `"proved"` claim that passes *holds*; an `"experiment"` that passes is *reproduced*.
             show: `"card"` for the page's main results, `"row"` for all others.
-            seeds: The seeds behind the numbers; the run's own if left out.
-            needs: The smallest scale at which criterion and control can be judged; below it the verdict is *not
+            seeds: the seeds behind the numbers; the run's own if left out.
+            needs: the smallest scale at which criterion and control can be judged; below it the verdict is *not
                 evaluated*.
-            rtol: Relative tolerance when a recomputed number is held against the committed one; by default 1e-6,
+            rtol: relative tolerance when a recomputed number is held against the committed one; by default 1e-6,
                 or 1e-3 if `dtype` is float32.
-            noise: Absolute size below which digits are rounding; by default the criterion's own.
-            dtype: Floating point type of the computation; the run's own if left out.
-            reason: Why it does not (fully) reproduce, as measured; required with *partly* and *not reproduced*.
-            correction: Both forms, if the printed one fails; then the control is the printed form.
+            noise: absolute size below which digits are rounding; by default the criterion's own.
+            dtype: floating point type of the computation; the run's own if left out.
+            reason: why it does not (fully) reproduce, as measured; required with *partly* and *not reproduced*.
+            correction: both forms, if the printed one fails; then the control is the printed form.
             exempt: `"definition"` or `"existence"` for the two kinds of claim that need no control.
 
         Raises:
-            LedgerError: The call is malformed; where the ledger is strict also if the control passes, an interval
+            LedgerError: the call is malformed; where the ledger is strict also if the control passes, an interval
                 covers less than 0.999, the computed verdict is not the expected one, or the numbers cannot be judged.
         """
         self._admit(id, statement, show)
@@ -215,12 +215,12 @@ class Ledger:
             )
 
         Args:
-            rows: For each claim its id, the statement, what is measured and the control (None where the claim is
+            rows: for each claim its id, the statement, what is measured and the control (None where the claim is
                 exempt); after these, if need be, a dict of keywords of `check` that are its own.
-            shared: The keywords of `check` that all claims share.
+            shared: the keywords of `check` that all claims share.
 
         Raises:
-            LedgerError: No row, one of another length, or as `check`.
+            LedgerError: no row, one of another length, or as `check`.
         """
         if not rows:
             raise LedgerError("rows = (); allowed: at least one claim")
@@ -246,15 +246,15 @@ class Ledger:
         """Record a claim that cannot be computed here: what it needs, in hours or data, and the ready command.
 
         Args:
-            id: The result's id in the inventory, not recorded before.
-            statement: What is claimed, in one line.
-            needs: What is missing: hours, data, a GPU.
-            command: The command that computes it.
-            stand_in: What is shown in its place, if something is.
+            id: the result's id in the inventory, not recorded before.
+            statement: what is claimed, in one line.
+            needs: what is missing: hours, data, a GPU.
+            command: the command that computes it.
+            stand_in: what is shown in its place, if something is.
             show: "row" (closed), or "card" (open).
 
         Raises:
-            LedgerError: The id is malformed or repeated, or `needs` or `command` is empty.
+            LedgerError: the id is malformed or repeated, or `needs` or `command` is empty.
         """
         self._admit(id, statement, show)
         if not needs.strip() or not command.strip():
@@ -270,13 +270,13 @@ class Ledger:
         """Record a claim that no computation can check, and why.
 
         Args:
-            id: The result's id in the inventory, not recorded before.
-            statement: What is claimed, in one line.
-            why: Why no computation can check it.
+            id: the result's id in the inventory, not recorded before.
+            statement: what is claimed, in one line.
+            why: why no computation can check it.
             show: "row" (closed), or "card" (open).
 
         Raises:
-            LedgerError: The id is malformed or repeated, or `why` is empty.
+            LedgerError: the id is malformed or repeated, or `why` is empty.
         """
         self._admit(id, statement, show)
         if not why.strip():

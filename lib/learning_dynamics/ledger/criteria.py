@@ -34,8 +34,8 @@ class Outcome:
 
     Attributes:
         state: `"pass"`, `"weak"` (right side, too near the bound for the sample) or `"fail"`.
-        numbers: What is stored and later compared, name to float.
-        phrase: The numbers as a reader's phrase, such as `28 values, worst 3.5e-11`.
+        numbers: what is stored and later compared, name to float.
+        phrase: the numbers as a reader's phrase, such as `28 values, worst 3.5e-11`.
     """
 
     state: str
@@ -84,8 +84,8 @@ class Criterion(Protocol):
         """Return what the numbers amount to.
 
         Args:
-            measured: What was measured: a number, an array, or samples by name, as the criterion takes them.
-            each: Whether a single passing value already passes, as for a control.
+            measured: what was measured: a number, an array, or samples by name, as the criterion takes them.
+            each: whether a single passing value already passes, as for a control.
         """
         ...
 
@@ -94,7 +94,7 @@ def machine_epsilon(dtype: object) -> float:
     """Return the unit roundoff spacing of a dtype given as a torch dtype, numpy dtype or name.
 
     Raises:
-        LedgerError: The dtype is not one of the floating point types known here.
+        LedgerError: the dtype is not one of the floating point types known here.
     """
     name = str(dtype).removeprefix("torch.")
     if name not in EPS:
@@ -106,7 +106,7 @@ def as_values(measured: Any, what: str = "measured") -> Values:
     """Return real numbers of any shape as a flat float64 array.
 
     Raises:
-        LedgerError: There is no number, a NaN or a masked one, or what is no real number: text, a truth value,
+        LedgerError: there is no number, a NaN or a masked one, or what is no real number: text, a truth value,
             a complex.
     """
     if isinstance(measured, np.ma.MaskedArray):
@@ -351,8 +351,8 @@ def require_level(id: str, *judged: object) -> None:
     """Raise a LedgerError where an interval that decides a verdict covers less than `LEVEL`.
 
     Args:
-        id: The claim's id.
-        judged: A criterion, and what it judges; what has no level passes.
+        id: the claim's id.
+        judged: a criterion, and what it judges; what has no level passes.
     """
     levels = [float(each.level) for each in judged if hasattr(each, "level")]
     if levels and min(levels) < LEVEL:
@@ -363,7 +363,7 @@ def interval_ends(measured: Any) -> tuple[float, float, float]:
     """Return low, estimate and high of anything that has these three attributes.
 
     Raises:
-        LedgerError: They are absent, not finite or not in order.
+        LedgerError: they are absent, not finite or not in order.
     """
     try:
         ends = (float(measured.low), float(measured.estimate), float(measured.high))
@@ -381,7 +381,7 @@ def mean_and_interval(values: Values, level: float, what: str) -> tuple[float, f
     """Return mean, standard error and the ends of Student's t interval of a sample.
 
     Raises:
-        LedgerError: Fewer than three values, or one that is infinite.
+        LedgerError: fewer than three values, or one that is infinite.
     """
     if values.size < 3:
         raise LedgerError(f"{what} = {values.size} seeds; allowed: at least three for an interval")
@@ -398,10 +398,10 @@ def identity(
     """Two sides agree up to rounding: every |value| <= 100 eps condition size.
 
     Args:
-        symbols: The measured difference in symbols.
-        condition: Condition number of the computation; 1 for a well-conditioned one.
-        size: Size of what is compared, in the units of the difference; 1 for a relative error.
-        dtype: The floating point type of the computation.
+        symbols: the measured difference in symbols.
+        condition: condition number of the computation; 1 for a well-conditioned one.
+        size: size of what is compared, in the units of the difference; 1 for a relative error.
+        dtype: the floating point type of the computation.
 
     Returns:
         The criterion, for `Ledger.check`.
@@ -443,16 +443,16 @@ def at_most(symbols: str, bound: float, *, bound_symbols: str = "", signed: bool
     """Every value is at most `bound`.
 
     Args:
-        symbols: The measured quantity in symbols.
-        bound: The bound as a number.
-        bound_symbols: The bound in symbols; needed where its number is computed and not the same on every machine.
-        signed: The quantity may be negative, and so may the bound.
+        symbols: the measured quantity in symbols.
+        bound: the bound as a number.
+        bound_symbols: the bound in symbols; needed where its number is computed and not the same on every machine.
+        signed: the quantity may be negative, and so may the bound.
 
     Returns:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: The bound is not finite, or is negative without `signed=True` (an error or a distance never is).
+        LedgerError: the bound is not finite, or is negative without `signed=True` (an error or a distance never is).
     """
     if _finite("bound", bound) < 0 and not signed:
         raise LedgerError(f"bound = {bound}; allowed: >= 0 on an error; signed quantities say signed=True")
@@ -463,16 +463,16 @@ def at_least(symbols: str, bound: float, *, bound_symbols: str = "", signed: boo
     """Every value is at least `bound`.
 
     Args:
-        symbols: The measured quantity in symbols.
-        bound_symbols: The bound in symbols; needed where its number is computed and not the same on every machine.
-        signed: The quantity may be negative, and so may the bound.
-        bound: The bound as a number.
+        symbols: the measured quantity in symbols.
+        bound_symbols: the bound in symbols; needed where its number is computed and not the same on every machine.
+        signed: the quantity may be negative, and so may the bound.
+        bound: the bound as a number.
 
     Returns:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: The bound is not finite, or is not positive without `signed=True` (any distance would pass).
+        LedgerError: the bound is not finite, or is not positive without `signed=True` (any distance would pass).
     """
     if _finite("bound", bound) <= 0 and not signed:
         raise LedgerError(f"bound = {bound}; allowed: > 0 on a size; signed quantities say signed=True")
@@ -483,15 +483,15 @@ def between(symbols: str, low: float, high: float) -> Criterion:
     """Every value lies in [low, high].
 
     Args:
-        symbols: The measured quantity in symbols.
-        low: The lower end.
-        high: The upper end, above the lower.
+        symbols: the measured quantity in symbols.
+        low: the lower end.
+        high: the upper end, above the lower.
 
     Returns:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: An end is not finite, or low >= high.
+        LedgerError: an end is not finite, or low >= high.
     """
     if _finite("low", low) >= _finite("high", high):
         raise LedgerError(f"low = {low}, high = {high}; allowed: low < high")
@@ -502,9 +502,9 @@ def inequality(symbols: str, *, size: float = 1.0, dtype: object = "float64") ->
     """A proved inequality without slack: every value (right minus left side) >= -100 eps size.
 
     Args:
-        symbols: The measured quantity in symbols.
-        size: Size of what is compared, in the units of the difference, > 0.
-        dtype: The floating point type of the computation.
+        symbols: the measured quantity in symbols.
+        size: size of what is compared, in the units of the difference, > 0.
+        dtype: the floating point type of the computation.
 
     Returns:
         The criterion, for `Ledger.check`.
@@ -524,15 +524,15 @@ def exponent(symbols: str, claimed: float, *, neighbours: Sequence[float]) -> Cr
     """An interval of a fitted exponent contains the claimed one and excludes its neighbours.
 
     Args:
-        symbols: The measured quantity in symbols.
-        claimed: The exponent that is claimed.
-        neighbours: The nearest exponents that one might confuse it with; at least one.
+        symbols: the measured quantity in symbols.
+        claimed: the exponent that is claimed.
+        neighbours: the nearest exponents that one might confuse it with; at least one.
 
     Returns:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: There is no neighbour, or the claimed value is among them.
+        LedgerError: there is no neighbour, or the claimed value is among them.
     """
     others = tuple(_finite("neighbours", value) for value in neighbours)
     if not others or claimed in others:
@@ -544,8 +544,8 @@ def equals(symbols: str, value: int) -> Criterion:
     """Every value equals an integer exactly.
 
     Args:
-        symbols: The measured quantity in symbols.
-        value: The integer.
+        symbols: the measured quantity in symbols.
+        value: the integer.
 
     Returns:
         The criterion, for `Ledger.check`.
@@ -564,15 +564,15 @@ def ordering(symbols: str, names: Sequence[str], *, level: float = 0.999) -> Cri
     """The named samples, paired over seeds, increase in this order.
 
     Args:
-        symbols: The measured quantity in symbols.
-        names: The samples' names, the least first; at least two.
-        level: Coverage of each interval, in [0.95, 1).
+        symbols: the measured quantity in symbols.
+        names: the samples' names, the least first; at least two.
+        level: coverage of each interval, in [0.95, 1).
 
     Returns:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: Fewer than two names, a repeated name, or a level outside [0.95, 1).
+        LedgerError: fewer than two names, a repeated name, or a level outside [0.95, 1).
     """
     if len(names) < 2 or len(set(names)) != len(names):
         raise LedgerError(f"names = {tuple(names)}; allowed: at least two different names")
@@ -585,16 +585,16 @@ def confident(
     """The mean over seeds lies on the stated side of a bound, with confidence; too near it the verdict is `partly`.
 
     Args:
-        symbols: The measured quantity in symbols.
-        at_most: The bound from above, or
+        symbols: the measured quantity in symbols.
+        at_most: the bound from above, or
         at_least: the bound from below; exactly one of them.
-        level: Coverage of the interval, in [0.95, 1).
+        level: coverage of the interval, in [0.95, 1).
 
     Returns:
         The criterion, for `Ledger.check`.
 
     Raises:
-        LedgerError: Not exactly one bound is given, or it is not finite, or the level is outside [0.95, 1).
+        LedgerError: not exactly one bound is given, or it is not finite, or the level is outside [0.95, 1).
     """
     if at_most is not None and at_least is None:
         return _Confident(symbols, high=_finite("at_most", at_most), level=_level(level))

@@ -31,8 +31,8 @@ def notebook_path(root: Path, chapter: str) -> Path:
     """Return the path of a chapter's notebook.
 
     Args:
-        root: The book's folder.
-        chapter: The chapter's id, `part/name`.
+        root: the book's folder.
+        chapter: the chapter's id, `part/name`.
     """
     return root / "chapters" / f"{chapter}.ipynb"
 
@@ -41,8 +41,8 @@ def metadata_of_outputs(notebook: dict[str, Any], key: str) -> Iterator[dict[str
     """Yield what a notebook's outputs hold under one metadata key, in order.
 
     Args:
-        notebook: The notebook as read from JSON.
-        key: The key of an output's metadata, or of that of its picture.
+        notebook: the notebook as read from JSON.
+        key: the key of an output's metadata, or of that of its picture.
     """
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
@@ -56,11 +56,11 @@ def notebook_records(path: Path, key: str = KEY) -> list[dict[str, Any]]:
     """Return the records of one notebook.
 
     Args:
-        path: The notebook.
-        key: Which metadata to read: claims, or the numbers of figures.
+        path: the notebook.
+        key: which metadata to read: claims, or the numbers of figures.
 
     Raises:
-        ValueError: The file is not a notebook, or a record has a schema or verdict unknown here, or an id twice.
+        ValueError: the file is not a notebook, or a record has a schema or verdict unknown here, or an id twice.
     """
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
@@ -95,10 +95,10 @@ def inventory(path: Path) -> list[dict[str, str]]:
     """Return the rows of the inventory.
 
     Args:
-        path: The file `inventory.csv`.
+        path: the file `inventory.csv`.
 
     Raises:
-        ValueError: An id stands twice.
+        ValueError: an id stands twice.
     """
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
@@ -114,9 +114,9 @@ def written_records(folder: Path, chapter: str, kind: str = "claims") -> list[di
     """Return what a run wrote to a folder (see the environment variable LEARNING_DYNAMICS_RECORDS).
 
     Args:
-        folder: What the variable named.
-        chapter: The chapter's id, `part/name`.
-        kind: Which records: `claims` or another.
+        folder: what the variable named.
+        chapter: the chapter's id, `part/name`.
+        kind: which records: `claims` or another.
     """
     path = folder / f"{chapter.replace('/', '--')}.{kind}.jsonl"
     if not path.exists():
@@ -131,8 +131,8 @@ def differences(committed: list[dict[str, Any]], recomputed: list[dict[str, Any]
     number that is all rounding must stay under its bound and within a factor of 1000.
 
     Args:
-        committed: The records of the committed notebook.
-        recomputed: Those of a run.
+        committed: the records of the committed notebook.
+        recomputed: those of a run.
     """
     lines = []
     old = {record["id"]: record for record in committed}
@@ -199,10 +199,10 @@ def close(x: float, y: float, rtol: float, atol: float) -> bool:
     """Return whether two numbers agree: equal, or within rtol of the larger plus atol; NaN agrees with nothing.
 
     Args:
-        x: A number.
-        y: Another.
-        rtol: Tolerance relative to the larger, >= 0.
-        atol: Tolerance added to it, >= 0.
+        x: a number.
+        y: another.
+        rtol: tolerance relative to the larger, >= 0.
+        atol: tolerance added to it, >= 0.
     """
     if x == y:
         return True

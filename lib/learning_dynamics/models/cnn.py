@@ -14,13 +14,13 @@ class SmallCNN(nn.Module):
     parameters. With the defaults and `size=28` it has 9,098 parameters.
 
     Args:
-        num_classes: Number of outputs, >= 1.
-        in_channels: Channels of the images, >= 1.
-        size: Height and width of the images in pixels, >= 4.
-        width: Channels after the first convolution; twice as many after the second. >= 1.
+        num_classes: number of outputs, >= 1.
+        in_channels: channels of the images, >= 1.
+        size: height and width of the images in pixels, >= 4.
+        width: channels after the first convolution; twice as many after the second. >= 1.
 
     Raises:
-        ValueError: An argument is not as described.
+        ValueError: an argument is not as described.
     """
 
     def __init__(self, num_classes: int = 10, in_channels: int = 1, size: int = 28, width: int = 8) -> None:

@@ -20,20 +20,20 @@ class GatedHead(nn.Module):
     weights W themselves; afterwards they keep the value of that moment, and f is linear in W.
 
     Args:
-        in_features: Entries of the features e, the constant one included if there is one, >= 1.
-        hidden: Width of the hidden layer, >= 1.
-        outputs: Number of outputs; each has a block of hidden weights of its own. >= 1.
-        sharpness: Of the gate, > 0; with 1 the unit is the SiLU, for large values it tends to ReLU.
-        generator: Source of the weights, normal with variance one over a layer's inputs.
-        dtype: Floating point type of the weights.
+        in_features: entries of the features e, the constant one included if there is one, >= 1.
+        hidden: width of the hidden layer, >= 1.
+        outputs: number of outputs; each has a block of hidden weights of its own. >= 1.
+        sharpness: of the gate, > 0; with 1 the unit is the SiLU, for large values it tends to ReLU.
+        generator: source of the weights, normal with variance one over a layer's inputs.
+        dtype: floating point type of the weights.
 
     Attributes:
-        block: Hidden weights, `(outputs, hidden, in_features)`.
-        last: Output weights, `(outputs, hidden)`.
-        frozen: Gate weights after `freeze_gates`, of the shape of `block`, else None.
+        block: hidden weights, `(outputs, hidden, in_features)`.
+        last: output weights, `(outputs, hidden)`.
+        frozen: gate weights after `freeze_gates`, of the shape of `block`, else None.
 
     Raises:
-        ValueError: An argument is not as described.
+        ValueError: an argument is not as described.
     """
 
     frozen: Tensor | None
@@ -125,7 +125,7 @@ class GatedHead(nn.Module):
             curvature: :math:`L_\ell`, the Lipschitz constant of one sample's loss gradient, > 0.
 
         Raises:
-            ValueError: The curvature is not positive and finite, or the features are not as described.
+            ValueError: the curvature is not positive and finite, or the features are not as described.
         """
         require_number("curvature", curvature, above=0)
         squared = (self.gates(features) * self.last[:, None, :]).square().sum(-1) * features.square().sum(-1)

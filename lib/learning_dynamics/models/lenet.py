@@ -22,14 +22,14 @@ class LeNet(nn.Module):
 
     Args:
         width_multiplier: m, >= 1.
-        num_classes: Number of outputs, >= 1.
-        size: Height and width of the images in pixels, >= 16.
-        sharpness: Of the softplus, > 0.
-        generator: Source of the start; torch's global one if left out.
-        dtype: Floating point type of the parameters; the input must have it too.
+        num_classes: number of outputs, >= 1.
+        size: height and width of the images in pixels, >= 16.
+        sharpness: of the softplus, > 0.
+        generator: source of the start; torch's global one if left out.
+        dtype: floating point type of the parameters; the input must have it too.
 
     Raises:
-        ValueError: An argument is not as described.
+        ValueError: an argument is not as described.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ def softplus(sharpness: float) -> nn.Softplus:
     Beyond :math:`sq = 40` the identity takes over, where the two differ by less than one rounding error of float64.
 
     Raises:
-        ValueError: The sharpness s is not a positive finite number.
+        ValueError: the sharpness s is not a positive finite number.
     """
     require_number("sharpness", sharpness, above=0)
     return nn.Softplus(beta=float(sharpness), threshold=40.0)
@@ -31,15 +31,15 @@ class MLP(nn.Module):
     Kawaguchi, Zhang and Deng (2022), appendix B.1, which does not say whether it has biases.
 
     Args:
-        sizes: Width of the input, of each hidden layer and of the output, at least two integers >= 1.
-        sharpness: Of the softplus, > 0.
-        weight_std: Standard deviation of every weight, >= 0; None: one over the square root of a layer's inputs.
-        bias: Whether the layers have biases.
-        generator: Source of the weights.
-        dtype: Floating point type of the parameters; the input must have it too.
+        sizes: width of the input, of each hidden layer and of the output, at least two integers >= 1.
+        sharpness: of the softplus, > 0.
+        weight_std: standard deviation of every weight, >= 0; None: one over the square root of a layer's inputs.
+        bias: whether the layers have biases.
+        generator: source of the weights.
+        dtype: floating point type of the parameters; the input must have it too.
 
     Raises:
-        ValueError: An argument is not as described.
+        ValueError: an argument is not as described.
     """
 
     def __init__(

@@ -19,9 +19,9 @@ class PreActivationBlock(nn.Module):
     Source: He et al. (2016), Identity Mappings in Deep Residual Networks, fig. 4(e).
 
     Args:
-        in_channels: Channels of the input.
-        channels: Channels of the output.
-        stride: Of the first convolution and of the way around.
+        in_channels: channels of the input.
+        channels: channels of the output.
+        stride: of the first convolution and of the way around.
         activation: :math:`\phi`; ReLU in the source.
     """
 
@@ -59,13 +59,13 @@ class PreActivationResNet18(nn.Module):
     Source: He et al. (2016), Identity Mappings in Deep Residual Networks.
 
     Args:
-        num_classes: Number of outputs, >= 1.
-        in_channels: Channels of the images, >= 1.
-        width: Channels of the first of the four stages, doubled from stage to stage; 64 in the source. >= 1.
-        activation: Between the layers; ReLU in the source.
+        num_classes: number of outputs, >= 1.
+        in_channels: channels of the images, >= 1.
+        width: channels of the first of the four stages, doubled from stage to stage; 64 in the source. >= 1.
+        activation: between the layers; ReLU in the source.
 
     Raises:
-        ValueError: An argument is not a positive integer.
+        ValueError: an argument is not a positive integer.
     """
 
     def __init__(

@@ -200,7 +200,7 @@ def linear_shadow(A: Tensor, orbit: Tensor) -> Tensor:
         :math:`\vartheta_K` in :math:`E_u`.
 
     Raises:
-        ValueError: A has an eigenvalue on the unit circle, or a shape does not fit.
+        ValueError: a has an eigenvalue on the unit circle, or a shape does not fit.
     """
     _require_orbit(orbit)
     split = hyperbolic_splitting(A)
@@ -233,7 +233,7 @@ def hyperbolic_splitting(A: Tensor) -> HyperbolicSplitting:
         Bases, projector and the two restrictions, in the dtype and on the device of A.
 
     Raises:
-        ValueError: A is not square or not finite, or an eigenvalue lies within d eps max(1, norm of A) of the circle.
+        ValueError: a is not square or not finite, or an eigenvalue lies within d eps max(1, norm of A) of the circle.
     """
     matrix = _square("A", A)
     d = len(matrix)
@@ -266,7 +266,7 @@ def adapted_norm(A: Tensor) -> AdaptedNorm:
         P and the contraction factor :math:`\sqrt{1 - 1/\lambda_1(P)}`.
 
     Raises:
-        ValueError: A is not square or not finite, or its spectral radius is not below one.
+        ValueError: a is not square or not finite, or its spectral radius is not below one.
     """
     matrix = _square("A", A)
     radius = float(np.abs(np.linalg.eigvals(matrix)).max())

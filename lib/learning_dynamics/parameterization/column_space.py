@@ -36,7 +36,7 @@ class ColumnSpace:
         norm: `(*batch)`, norm of y.
 
     Raises:
-        ValueError: The shapes do not fit, or a number is not finite.
+        ValueError: the shapes do not fit, or a number is not finite.
     """
 
     singular_values: Tensor
@@ -92,7 +92,7 @@ class ColumnSpace:
             `(*batch)`, in [0, 1].
 
         Raises:
-            ValueError: The damping is not positive and finite.
+            ValueError: the damping is not positive and finite.
         """
         require_number("damping", damping, above=0)
         left = damping**2 / (self.singular_values**2 + damping**2) * self.components
@@ -119,7 +119,7 @@ def from_jacobian(jacobian: Tensor, target: Tensor) -> ColumnSpace:
         What the columns can reach of the target.
 
     Raises:
-        ValueError: Shapes do not fit, or a target is zero.
+        ValueError: shapes do not fit, or a target is zero.
     """
     require_tensors(jacobian=(jacobian, "*batch n d"), target=(target, "*batch n"), finite=True)
     _require_target(jacobian.shape[:-1], target)
@@ -138,7 +138,7 @@ def from_gram(gram: Tensor, target: Tensor) -> ColumnSpace:
         What the columns can reach of the target.
 
     Raises:
-        ValueError: Shapes do not fit, or a target is zero.
+        ValueError: shapes do not fit, or a target is zero.
     """
     require_tensors(gram=(gram, "*batch n n"), target=(target, "*batch n"), finite=True)
     _require_target(gram.shape[:-1], target)
@@ -172,14 +172,14 @@ def damped_residual(
     """Return `ColumnSpace.damped_residual` from products with J and its transpose alone, by LSMR.
 
     Args:
-        jacobian: An operator (n, d), such as `curvature.Jacobian`, or a matrix.
+        jacobian: an operator (n, d), such as `curvature.Jacobian`, or a matrix.
         target: `(n)`, not zero.
         damping: > 0, in units of the singular values. Steps grow like the largest one divided by it.
         tolerance: LSMR's `atol` and `btol`.
-        max_steps: The most steps; 10 n if left out.
+        max_steps: the most steps; 10 n if left out.
 
     Raises:
-        ValueError: Shapes do not fit, the target is zero, or the damping is not positive.
+        ValueError: shapes do not fit, the target is zero, or the damping is not positive.
     """
     require_tensors(target=(target, "n"), finite=True)
     if isinstance(jacobian, Tensor):
@@ -222,7 +222,7 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
     no gradient do not count.
 
     Args:
-        model: Its parameters belong to `nn.Linear` and `nn.Conv2d` (ungrouped, zero padding) modules, each used
+        model: its parameters belong to `nn.Linear` and `nn.Conv2d` (ungrouped, zero padding) modules, each used
             once, and samples do not mix.
         inputs: `(n, ...)`.
 
@@ -230,7 +230,7 @@ def layer_grams(model: nn.Module, inputs: Tensor) -> dict[str, Tensor]:
         `(n d_y, n d_y)` for each layer, rows sample by sample as in `curvature.Jacobian`.
 
     Raises:
-        ValueError: Parameters belong to another kind of module or to two layers, a layer is used more than once, or no
+        ValueError: parameters belong to another kind of module or to two layers, a layer is used more than once, or no
             parameter requires a gradient.
     """
     layers = {
@@ -302,7 +302,7 @@ def row_khatri_rao(gates: Tensor, features: Tensor) -> Tensor:
         `(*batch, n, m p)`; column k p + l is gate k times feature l.
 
     Raises:
-        ValueError: The two differ in the number of samples.
+        ValueError: the two differ in the number of samples.
     """
     _require_same_samples(gates, features)
     return (gates[..., :, None] * features[..., None, :]).flatten(-2)
@@ -319,7 +319,7 @@ def gated_gram(gates: Tensor, features: Tensor) -> Tensor:
         `(*batch, n, n)`.
 
     Raises:
-        ValueError: The two differ in the number of samples.
+        ValueError: the two differ in the number of samples.
     """
     _require_same_samples(gates, features)
     return (gates @ gates.mT) * (features @ features.mT)
@@ -332,14 +332,14 @@ def rank_tolerances(shape: tuple[int, int], dtype: torch.dtype) -> dict[str, flo
     both are quoted by `numpy.linalg.matrix_rank`.
 
     Args:
-        shape: Rows and columns, each >= 1.
-        dtype: Floating point type of the matrix.
+        shape: rows and columns, each >= 1.
+        dtype: floating point type of the matrix.
 
     Returns:
         The tolerances by name.
 
     Raises:
-        ValueError: A count is below 1.
+        ValueError: a count is below 1.
     """
     rows, columns = shape
     if min(rows, columns) < 1:
@@ -363,12 +363,12 @@ def dead_share(model: nn.Module, inputs: Tensor, level: float = 0.01) -> float:
     A unit is dead when the slope of its softplus stays below `level` on every sample (and pixel): no gradient passes.
 
     Args:
-        model: Has `activation`, an `nn.Softplus`.
+        model: has `activation`, an `nn.Softplus`.
         inputs: `(n, ...)`.
-        level: In (0, 1).
+        level: in (0, 1).
 
     Raises:
-        ValueError: The level is out of range.
+        ValueError: the level is out of range.
     """
     require_number("level", level, above=0, below=1)
     shares: list[float] = []

@@ -57,18 +57,18 @@ def descend(
     Args:
         kernel: :math:`\Theta`, `(*batch, n, n)`, constant.
         outputs: `(*batch, n)` at the start.
-        loss_gradient: Maps outputs to the gradient of the loss in them, of the same shape.
+        loss_gradient: maps outputs to the gradient of the loss in them, of the same shape.
         step_size: > 0.
         steps: >= 1.
-        momentum: In [0, 1).
+        momentum: in [0, 1).
         damping: > 0, or None for plain steps.
-        watch: Called with k and the outputs before step k, and once more after the last.
+        watch: called with k and the outputs before step k, and once more after the last.
 
     Returns:
         The outputs, and the combination of rows of J by which the weights have moved.
 
     Raises:
-        ValueError: An argument is not as described.
+        ValueError: an argument is not as described.
     """
     require_count("steps", steps)
     require_tensors(kernel=(kernel, "*batch n n"), outputs=(outputs, "*batch n"))
@@ -116,7 +116,7 @@ class SpectralDescent:
         samples: n.
 
     Raises:
-        ValueError: The shapes do not fit, or `samples` is no integer >= 1.
+        ValueError: the shapes do not fit, or `samples` is no integer >= 1.
     """
 
     singular_values: Tensor
@@ -145,7 +145,7 @@ class SpectralDescent:
             The formula.
 
         Raises:
-            ValueError: The shapes do not fit.
+            ValueError: the shapes do not fit.
         """
         require_tensors(jacobian=(jacobian, "n d"), residual=(residual, "n"), finite=True)
         u, s, _ = torch.linalg.svd(jacobian, full_matrices=False)
@@ -167,7 +167,7 @@ class SpectralDescent:
         """Return the loss after so many steps.
 
         Args:
-            steps: Numbers >= 0 of any shape, not necessarily whole.
+            steps: numbers >= 0 of any shape, not necessarily whole.
             step_size: > 0.
             damping: > 0, or None for plain steps.
 
@@ -175,7 +175,7 @@ class SpectralDescent:
             Of the shape of `steps`.
 
         Raises:
-            ValueError: The numbers of steps are not real.
+            ValueError: the numbers of steps are not real.
         """
         steps = require_numbers("steps", steps, self.singular_values)
         powers = steps[..., None] * self.log_factors(step_size, damping)
@@ -191,7 +191,7 @@ class SpectralDescent:
             damping: > 0, or None for plain steps.
 
         Raises:
-            ValueError: The loss is not positive.
+            ValueError: the loss is not positive.
         """
         if not loss > 0:
             raise ValueError(f"loss = {loss!r}; allowed: a number > 0")

@@ -72,7 +72,7 @@ class Training(NamedTuple):
         loss: `(R, S)`, mean cross-entropy on all samples; inf where a run diverged.
         error: `(R, S)`, share of samples on the wrong side; inf where a run diverged.
         watched: `(R, S, K)`, what `watch` returned; inf where a run diverged.
-        models: The trained networks.
+        models: the trained networks.
     """
 
     epochs: Tensor
@@ -96,7 +96,7 @@ def make_data(task: str, samples: int, seeds: Sequence[int], semeion_file: Path 
         semeion_file: Semeion's text file, for `digits`.
 
     Raises:
-        ValueError: The task is unknown, there are no seeds, or more samples than the set has.
+        ValueError: the task is unknown, there are no seeds, or more samples than the set has.
     """
     require_choice("task", task, TASKS)
     if not seeds or samples < 2:
@@ -166,18 +166,18 @@ def train(
     Args:
         models: S networks of one shape with one output; they are not changed.
         seen: S data sets.
-        step_size: Of SGD.
-        momentum: Of SGD, as torch has it.
-        batch_size: At most n; every epoch passes over a new order of the samples, the same for all seeds.
-        epochs: How many.
-        record: Increasing epochs between 0 and `epochs`, which must be the last of them.
-        watch: Called at the recorded epochs, seed by seed.
+        step_size: of SGD.
+        momentum: of SGD, as torch has it.
+        batch_size: at most n; every epoch passes over a new order of the samples, the same for all seeds.
+        epochs: how many.
+        record: increasing epochs between 0 and `epochs`, which must be the last of them.
+        watch: called at the recorded epochs, seed by seed.
 
     Returns:
         What was recorded, and the trained networks.
 
     Raises:
-        ValueError: Counts do not fit.
+        ValueError: counts do not fit.
     """
     seeds, n = seen.labels.shape
     if len(models) != seeds:

@@ -52,9 +52,9 @@ def checkpoints(seed: int, labels: str, steps: Sequence[int] = STEPS) -> Iterato
     """Yield one network trained by minibatch gradient descent after each of the numbers of steps, with that number.
 
     Args:
-        seed: Of the start and of the order of the images.
+        seed: of the start and of the order of the images.
         labels: "true" or "permuted".
-        steps: Increasing numbers of steps.
+        steps: increasing numbers of steps.
 
     Raises:
         ValueError: as `training_data`.

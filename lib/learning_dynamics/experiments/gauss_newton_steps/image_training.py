@@ -82,15 +82,15 @@ def train(
     """Train a network on cross-entropy, every epoch in a new order; images that fill no batch are left out of it.
 
     Args:
-        network: Maps images `(b, ...)` to logits `(b, classes)`; trained in place.
-        optimizer: Of the network's parameters: any of torch or of `learning_dynamics.optimizers`. One whose
+        network: maps images `(b, ...)` to logits `(b, classes)`; trained in place.
+        optimizer: of the network's parameters: any of torch or of `learning_dynamics.optimizers`. One whose
             `needs_loss` is true is called as `step(loss=...)`.
         images: `(n, ...)`, on the network's device and of its dtype.
         labels: `(n,)`, int64.
-        epochs: Passes over the data, >= 1.
-        batch_size: Between 1 and n.
-        generator: A CPU generator; it alone decides the order of the images.
-        test: Images and labels for the accuracy; the training data if left out.
+        epochs: passes over the data, >= 1.
+        batch_size: between 1 and n.
+        generator: a CPU generator; it alone decides the order of the images.
+        test: images and labels for the accuracy; the training data if left out.
 
     Returns:
         What was recorded.
@@ -127,7 +127,7 @@ def images_of(name: str | Path, device: torch.device | str = "cpu") -> tuple[Ten
         device: where to put them.
 
     Raises:
-        ValueError: The name is unknown, or the file does not hold `inputs` and `targets` of these shapes.
+        ValueError: the name is unknown, or the file does not hold `inputs` and `targets` of these shapes.
     """
     if isinstance(name, str) and not name.endswith(".npz"):
         loaded = data.load(name, scale="paper", dtype=torch.float32, device=device)

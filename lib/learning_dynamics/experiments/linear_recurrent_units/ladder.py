@@ -64,8 +64,8 @@ class UnitRadius(DenseRecurrence):
     """A dense linear layer whose state matrix starts with the spectral radius one.
 
     Args:
-        args: As `DenseRecurrence` takes them.
-        settings: Likewise, by name.
+        args: as `DenseRecurrence` takes them.
+        settings: likewise, by name.
     """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
