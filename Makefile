@@ -14,14 +14,14 @@ PARTS ?=
 OUT ?=
 URL ?=
 OVERWRITE ?=
+RESULT ?=
 SHARD ?=
 PROFILE ?= local
 SETTING ?=
 CONSTRAINTS ?= constraints.txt
-SNAKEMAKE := .venv-workflow/bin/snakemake --snakefile workflow/Snakefile
 # Make reads these as they stand, without looking for a `$` in them. Recipes read them from the environment, where a
 # shell takes a quote or a semicolon in them for what it is.
-GIVEN := PYTHON SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL OVERWRITE SHARD PROFILE SETTING CONSTRAINTS
+GIVEN := PYTHON SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL OVERWRITE RESULT SHARD PROFILE SETTING CONSTRAINTS
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 
@@ -77,15 +77,14 @@ versions: .venv/ready ## Run the notebooks with other kernels and threads, compa
 seeds: .venv/ready ## Run chapters with other seeds: same verdicts? [CHAPTER=part/name]
 	@$(BIN)/python tools/seeds.py $$CHAPTER
 
-kept: .venv/ready .venv-workflow/ready ## Make the kept results again that need no GPU, and compare: [CHAPTER= SHARD=k/m]
-	@$(SNAKEMAKE) --profile workflow/profiles/local --config which=kept gpu=0 out=out/kept chapter="$$CHAPTER" shard="$$SHARD" || true
-	@$(BIN)/python tools/kept.py out/kept
+kept: .venv/ready .venv-workflow/ready ## Make the kept results that need no GPU again, and compare: [CHAPTER= RESULT= SHARD=k/m]
+	@$(BIN)/python tools/make_results.py kept --chapter="$$CHAPTER" --result="$$RESULT" --shard="$$SHARD"
 
-paper: .venv/ready .venv-workflow/ready ## Make the paper-scale results: [CHAPTER= PROFILE=local|gpu|slurm|kubernetes]
-	@$(SNAKEMAKE) --profile "workflow/profiles/$$PROFILE" --config which=paper chapter="$$CHAPTER"
+paper: .venv/ready .venv-workflow/ready ## Make paper-scale results: [CHAPTER= RESULT= PROFILE=local|gpu|slurm|kubernetes]
+	@$(BIN)/python tools/make_results.py paper --chapter="$$CHAPTER" --result="$$RESULT" --profile="$$PROFILE"
 
-gpu: .venv/ready ## Make the results that need a GPU in parts of 8 minutes: [CHAPTER=]; say it again to go on
-	@$(BIN)/python tools/gpu_parts.py --minutes 8 $(if $(CHAPTER),--chapter "$$CHAPTER")
+gpu: .venv/ready ## Make the results that need a GPU in parts of 8 minutes: [CHAPTER= RESULT=]; say it again to go on
+	@$(BIN)/python tools/gpu_parts.py --minutes 8 --chapter="$$CHAPTER" --result="$$RESULT"
 
 .venv-workflow/ready: workflow/requirements.txt
 	@"$$PYTHON" -m venv .venv-workflow

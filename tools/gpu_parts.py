@@ -6,6 +6,8 @@
 Needs nothing but the library: no Snakemake, no Jupyter, no network. A result that is there is left alone; one whose
 time is up goes on from its checkpoints at the next call. A result that needs a file which is not in `--data`, or a set
 that was not downloaded, is named. On a cluster, `make paper PROFILE=slurm` does the same without a limit.
+
+Exit statuses: 0 what could be done was done, 1 a result failed, 2 refused: a wrong argument, or no GPU here.
 """
 
 from __future__ import annotations
@@ -17,13 +19,38 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+
+import torch
 
 from learning_dynamics.data.download import cache_folder
 from learning_dynamics.data.public import PUBLIC
 from learning_dynamics.experiments.command import STOPPED
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def cuda() -> bool:
+    """Return whether PyTorch finds a GPU here."""
+    return torch.cuda.is_available()
+
+
+def choose(rows: Sequence[dict[str, str]], chapter: str, result: str) -> list[dict[str, str]]:
+    """Return the rows of a chapter, and of a result or of those that a pattern fits; an empty word stands for all."""
+    known = sorted({row["chapter"] for row in rows})
+    if chapter and chapter not in known:
+        raise ValueError(f"chapter = {chapter!r}; allowed: {', '.join(known)}")
+    rows = [row for row in rows if not chapter or row["chapter"] == chapter]
+    names = [row["name"] for row in rows]
+    if result and not any(fnmatchcase(name, result) for name in names):
+        where = f" of {chapter}" if chapter else ""
+        shown = ", ".join(names if chapter else names[:3]) + (
+            "" if chapter else f", ... ({len(names)} in all)"
+        )
+        raise ValueError(f"result = {result!r}; allowed{where}: {shown}")
+    return [row for row in rows if not result or fnmatchcase(row["name"], result)]
 
 
 def missing(row: dict[str, str], data: Path) -> list[str]:
@@ -55,7 +82,10 @@ def make(row: dict[str, str], out: Path, data: Path, minutes: float, more: list[
 def main() -> int:
     parser = argparse.ArgumentParser(description="Make the results that need a GPU, in parts.")
     parser.add_argument("--minutes", type=float, default=8.0, help="of this call")
-    parser.add_argument("--chapter", default=None, help="only this chapter's")
+    parser.add_argument("--chapter", default="", help="only this chapter's")
+    parser.add_argument(
+        "--result", default="", help="only this one, or those that a pattern like 'digits-*' fits"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/results"), help="folder of all results")
     parser.add_argument(
         "--data", type=Path, default=Path("out/data"), help="folder of files that do not ship"
@@ -65,13 +95,18 @@ def main() -> int:
     options = parser.parse_args()
     with options.table.open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["gpu"] == "1"]
-    if options.chapter:
-        known = sorted({row["chapter"] for row in rows})
-        if options.chapter not in known:
-            parser.error(f"chapter = {options.chapter!r}; allowed: {', '.join(known)}")
-        rows = [row for row in rows if row["chapter"] == options.chapter]
-    if not options.minutes > 0:
-        parser.error(f"minutes = {options.minutes}; allowed: a number > 0")
+    try:
+        rows = choose(rows, options.chapter, options.result)
+        if not 0 < options.minutes < float("inf"):
+            raise ValueError(f"minutes = {options.minutes}; allowed: a number > 0")
+        if any("--device cuda" in row["command"] for row in rows) and not cuda():
+            raise ValueError(
+                f"device = 'cuda'; allowed where PyTorch finds a GPU; here is none, and {len(rows)} results need one: "
+                "run this where one is, or on a cluster: make paper PROFILE=slurm"
+            )
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     rows.sort(key=lambda row: (int(row["order"]), float(row["minutes"])))
     out, data = options.out.resolve(), options.data.resolve()
     said: dict[str, str] = {}

@@ -4,13 +4,15 @@
 #   tools/one_node_slurm.sh start FOLDER     their files lie in FOLDER; needs root
 #   tools/one_node_slurm.sh stop FOLDER      stops what was started there, by its process ids
 #
-# slurm.conf must lie in /etc/slurm, where job steps look for it. One that this script did not write is left alone.
+# slurm.conf must lie in /etc/slurm, where job steps look for it. One that this script did not write is left alone. The
+# node counts one GPU without having one, so that jobs that ask for a GPU are placed, one at a time.
 set -euo pipefail
 usage="usage: tools/one_node_slurm.sh start|stop FOLDER"
 [ $# = 2 ] || { echo "$usage" >&2; exit 2; }
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 conf=/etc/slurm/slurm.conf
+gres=/etc/slurm/gres.conf
 mark="# written by tools/one_node_slurm.sh"
 
 start() {
@@ -18,9 +20,11 @@ start() {
     command -v $program >/dev/null || { echo "$program is missing; allowed: apt-get install munge slurm-wlm" >&2; exit 3; }
   done
   [ "$(id -u)" = 0 ] || { echo "user = $(id -un); allowed: root, as SLURM's daemons start jobs for users" >&2; exit 3; }
-  if [ -e $conf ] && ! grep -q "^$mark" $conf; then
-    echo "$conf = another cluster's; allowed: a machine without one" >&2; exit 3
-  fi
+  for file in $conf $gres; do
+    if [ -e $file ] && ! grep -q "^$mark" $file; then
+      echo "$file = another cluster's; allowed: a machine without one" >&2; exit 3
+    fi
+  done
   chmod 755 "$folder"
   mkdir -p "$folder/state" "$folder/spool" /etc/slurm
   dd if=/dev/urandom of="$folder/munge.key" bs=1024 count=1 2>/dev/null
@@ -41,6 +45,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
+GresTypes=gpu
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
@@ -54,9 +59,10 @@ SlurmdSpoolDir=$folder/spool
 SchedulerParameters=sched_interval=2,batch_sched_delay=1
 KillWait=2
 MinJobAge=300
-NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$memory State=UNKNOWN
+NodeName=$(hostname -s) NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$memory Gres=gpu:1 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
+  printf '%s\nNodeName=%s Name=gpu Count=1 File=/dev/null\n' "$mark" "$(hostname -s)" > $gres
   slurmctld -c
   slurmd -c
   for _ in $(seq 30); do
@@ -77,7 +83,9 @@ stop() {
     kill -9 "$pid" 2>/dev/null || true
     rm -f "$folder/$daemon.pid"
   done
-  if [ -e $conf ] && grep -q "^$mark" $conf; then rm -f $conf; fi
+  for file in $conf $gres; do
+    if [ -e $file ] && grep -q "^$mark" $file; then rm -f $file; fi
+  done
 }
 
 case "$1" in

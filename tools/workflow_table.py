@@ -40,7 +40,8 @@ def row(which: str, planned: command.Plan, old: dict[str, str], root: Path = ROO
     """Return a result's line of the table, with what was entered by hand before."""
     made = root / "book" / "results" / planned.chapter / f"{planned.name}.json"
     measured = json.loads(made.read_text(encoding="utf-8"))["wall_time"] / 60 if made.exists() else None
-    words = shlex.split(planned.command)
+    given = {str(getattr(planned.options, option.key)) for option in planned.experiment.options}
+    needed = given.union(shlex.split(planned.command)) if planned.scale == "paper" else set()
     return {
         "which": which,
         "chapter": planned.chapter,
@@ -52,9 +53,7 @@ def row(which: str, planned: command.Plan, old: dict[str, str], root: Path = ROO
         "mem_mb": old.get("mem_mb", "2000"),
         "order": old.get("order", "9"),
         "files": old.get("files", " ".join(f"{word}=?" for word in planned.needs)),
-        "sets": " ".join(
-            name for name in PUBLIC if planned.scale == "paper" and name.removesuffix("-test") in words
-        ),
+        "sets": " ".join(name for name in PUBLIC if name.removesuffix("-test") in needed),
         "command": planned.command,
     }
 

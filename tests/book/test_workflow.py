@@ -12,11 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import gpu_parts
+import make_results
 import workflow_table
 from chapter import ROOT
-from learning_dynamics import results
+from learning_dynamics import data, results
 from learning_dynamics.experiments import command
 from learning_dynamics.ledger import read
 
@@ -61,6 +63,96 @@ def test_every_kept_result_and_every_command_of_the_ledger_is_a_rule() -> None:
         line = line.split("; stand-in:")[0]
         if line.startswith("python -m learning_dynamics.experiments."):
             assert {planned.command for planned in command.plan(line)} <= commands, record["id"]
+
+
+def test_public_sets_are_downloaded_before_the_results_that_need_them() -> None:
+    """Also where the command does not name them, since they are its default."""
+    needed = {name: row["sets"].split() for name, row in table().items()}
+    assert {each for row in needed.values() for each in row} <= data.public.PUBLIC.keys()
+    chapter = "parameterization/exploration_exploitation"
+    assert needed[f"{chapter}/mnist-paper"] == ["mnist", "mnist-test"]
+    assert needed[f"{chapter}/svhn-augment-paper"] == []  # a file of one's own
+    assert needed["adaptivity/gauss_newton_steps/resnet18-cifar-10-ngn-paper"] == [
+        "cifar-10",
+        "cifar-10-test",
+    ]
+
+
+def test_every_share_of_the_weekly_job_is_over_in_half_its_limit() -> None:
+    """Without counting on more than one core; the minutes are those of one core here."""
+    job = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))["jobs"]["kept"]
+    shares = [0.0] * len(job["strategy"]["matrix"]["share"])
+    assert job["steps"][-1]["run"].endswith(f"/{len(shares)}")
+    rows = [row for row in table().values() if row["which"] == "kept" and row["gpu"] == "0"]
+    for minutes in sorted((float(row["minutes"]) for row in rows), reverse=True):
+        shares[shares.index(min(shares))] += minutes
+    assert 0 < max(shares) <= job["timeout-minutes"] / 2
+
+
+REFUSALS = {
+    "chapter": (["kept", "--chapter=no/such"], "chapter = 'no/such'; allowed: adaptivity/"),
+    "spaces": (["kept", "--chapter=a b"], "chapter = 'a b'; allowed: adaptivity/"),
+    "shell": (["kept", "--chapter=;touch pwned"], "chapter = ';touch pwned'; allowed: adaptivity/"),
+    "result": (["kept", "--chapter=curvature/damping", "--result=x"], "result = 'x'; allowed of curvature/damping: a"),
+    "share": (["kept", "--shard=9/8"], "shard = '9/8'; allowed: k/m with 1 <= k <= m"),
+    "no share": (["kept", "--shard=0/4"], "shard = '0/4'; allowed: k/m with 1 <= k <= m"),
+    "profile": (["paper", "--profile=no"], "profile = 'no'; allowed: gpu, kubernetes, local, slurm, or"),
+    "no profile": (["paper", "--profile="], "profile = ''; allowed: gpu,"),
+    "no GPU": (["paper", "--chapter=adaptivity/gauss_newton_steps"], "profile = 'local'; allowed where PyTorch"),
+    "kubernetes": (["paper", "--profile=kubernetes"], "container-image = None; allowed: what "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_what_cannot_be_is_named_in_one_line_before_anything_is_done(
+    case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    words, message = REFUSALS[case]
+    monkeypatch.setattr(make_results, "cuda", lambda: False)
+    monkeypatch.setattr(make_results.subprocess, "Popen", None)
+    assert make_results.main(words) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(message) and said.err.count("\n") == 1 and not said.out
+
+
+def test_a_cluster_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert make_results.main(["paper", "--profile=slurm"]) == 2
+    assert "allowed where SLURM's sbatch and sinfo are" in capsys.readouterr().err
+    for name in ("sbatch", "sinfo"):
+        (tmp_path / name).write_text("#!/bin/sh\necho no controller >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    assert make_results.main(["paper", "--profile=slurm"]) == 2
+    assert "sinfo says: no controller" in capsys.readouterr().err
+
+
+def test_without_a_gpu_its_parts_are_refused_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(gpu_parts, "cuda", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["gpu_parts.py", "--chapter=recurrence/linear_recurrent_units"])
+    assert gpu_parts.main() == 2
+    said = capsys.readouterr()
+    assert said.err.startswith("device = 'cuda'; allowed where PyTorch finds a GPU; here is none")
+    assert said.err.count("\n") == 1 and not said.out
+
+
+def test_of_a_chapter_one_result_or_those_of_a_pattern_are_chosen() -> None:
+    rows = list(table().values())
+    chapter = "parameterization/value_learning"
+    assert len(gpu_parts.choose(rows, chapter, "chain_explicit")) == 1
+    names = {row["name"] for row in gpu_parts.choose(rows, chapter, "chain_*")}
+    assert len(names) > 2 and all(name.startswith("chain_") for name in names)
+    assert gpu_parts.choose(rows, "", "") == rows
+
+
+def test_large_results_for_a_gpu_come_in_the_order_of_their_value() -> None:
+    rows = [row for row in table().values() if row["gpu"] == "1"]
+    rows.sort(key=lambda row: int(row["order"]))
+    first = list(dict.fromkeys(row["name"].split("-")[0] for row in rows if row["order"] != "9"))
+    assert first == ["timings", "digits", "resnet18"]
 
 
 def write_table(path: Path, **rows: str) -> Path:
