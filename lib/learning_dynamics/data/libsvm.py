@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import zlib
 from pathlib import Path
 
@@ -50,14 +52,15 @@ def read_sparse(path: Path | str, features: int | None = None) -> tuple[csr_arra
         Inputs (n, features) and targets (n,), float64, the targets as they stand in the file.
 
     Raises:
-        ValueError: A line is not in the format, the compressed file is damaged, an index exceeds `features`, a number
-            is not finite, or the file holds no sample.
+        ValueError: A line is not in the format (a number like 1_000 included, which Python reads), the compressed file
+            is damaged, an index exceeds `features`, a number is not finite, or the file holds no sample.
     """
     path = Path(path)
     if features is not None:
         require_count("features", features)
     try:
         inputs, targets = load_svmlight_file(str(path), n_features=features, zero_based=False)
+        _refuse_underscores(path)
     except FileNotFoundError:
         raise
     except (ValueError, OverflowError, EOFError, OSError, zlib.error) as error:
@@ -67,3 +70,15 @@ def read_sparse(path: Path | str, features: int | None = None) -> tuple[csr_arra
     if not (np.isfinite(inputs.data).all() and np.isfinite(targets).all()):
         raise ValueError(f"{path.name} holds a number that is not finite; allowed: finite ones")
     return csr_array(inputs), targets
+
+
+def _refuse_underscores(path: Path) -> None:
+    """Raise a ValueError where a number is written like 1_000, which Python reads and LIBSVM does not."""
+    opened = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
+    with opened(path, "rb") as file:
+        if not any(b"_" in block for block in iter(lambda: file.read(2**20), b"")):
+            return
+        file.seek(0)
+        for number, line in enumerate(file, 1):
+            if b"_" in line.partition(b"#")[0]:
+                raise ValueError(f"line {number}: {line.decode('latin-1').strip()[:40]!r}, a number with _")

@@ -43,8 +43,9 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
       pair stays one, :math:`\frac\lambda2\|\theta\|^2` to the loss; with `decoupled_weight_decay` parameters shrink by
       the factor :math:`1 - \eta\lambda` (with this step's size) and the step size does not see it.
     - **Several processes** (DistributedDataParallel): gradients come averaged, and the loss is averaged here over the
-      default process group, so that the replicas stay equal. `average_loss=False` where each process trains a
-      model of its own. Sharded parameters (FSDP, DTensor) are refused.
+      default process group, so that the replicas stay equal, with `find_unused_parameters=True` too: a parameter
+      that no process used has no gradient and stays. `average_loss=False` where each process trains a model of its own.
+      Sharded parameters (FSDP, DTensor) are refused.
     - **The step size** used last stands in `param_groups[i]["step_size"]`, a float; None before the first step.
     - **State** stands under each parameter, numbers that belong to the whole vector under all of them, so that
       `state_dict`, `deepcopy` and `torch.distributed.checkpoint` carry it along. The state of another optimizer is

@@ -437,7 +437,7 @@ def test_files_come_over_https_only(address: str) -> None:
         known(address)
 
 
-LIBSVM_TEXT = "-1 3:1 11:0.5 \n+1 1:-2.5e-1 # a comment\n2\n"
+LIBSVM_TEXT = "-1 3:1 11:0.5 \n+1 1:-2.5e-1 # a_comment\n2\n"
 
 
 def test_libsvm_text_is_read(tmp_path: Path) -> None:
@@ -462,6 +462,9 @@ def test_libsvm_text_is_read(tmp_path: Path) -> None:
         ("1 1:1 1:2\n", None, "allowed: LIBSVM format"),
         ("1 1\n", None, "allowed: LIBSVM format"),
         ("1 99999999999:1\n", 4, "allowed: LIBSVM format"),
+        ("1 1:1\n1 1:1_000\n", None, "a = line 2: '1 1:1_000', a number with _; allowed: LIBSVM format"),
+        ("1_0 1:1\n", None, "a number with _"),
+        ("1 1_0:1\n", None, "a number with _"),
         ("1 1:nan\n", None, "holds a number that is not finite"),
         ("inf 1:1\n", None, "holds a number that is not finite"),
         ("1 1:1\n", 0, "features = 0; allowed: an integer >= 1"),

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 from scipy.signal import cont2discrete
 from scipy.stats import kstest
 from torch import Tensor
-from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vmap
 
 from learning_dynamics.models.recurrence import (
     DenseRecurrence,
@@ -189,6 +189,42 @@ def test_vmap_over_runs_is_a_batch_axis() -> None:
     energy = lambda lam, b: run(lam, b).abs().square().sum()  # noqa: E731
     torch.testing.assert_close(vmap(grad(energy))(lams, b)[1], grad(energy)(lams[1], b[1]))
     torch.testing.assert_close(vmap(run, (0, None))(lams, b[0])[1], run(lams[1], b[0]))
+
+
+def test_vmap_looks_at_the_eigenvalues_of_all_runs() -> None:
+    lams, b = torch.tensor([[0.5, 0.9], [0.2, 1.1]]), torch.ones(7, 2)
+    assert vmap(linear_recurrence, (0, None))(lams * 0.9, b).shape == (2, 7, 2)
+    with pytest.raises(ValueError, match=r"reach \|lambda\| = 1.1; allowed: below 1"):
+        vmap(linear_recurrence, (0, None))(lams, b)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("length", (1, 9, 40))
+def test_forward_mode_is_the_derivative(method: str, length: int) -> None:
+    lam, b = instance(length)
+    run = lambda lam, b: linear_recurrence(lam, b, method=method, stable=False)  # noqa: E731
+    of_lam, of_b = (torch.randn(x.shape, dtype=x.dtype, generator=generator(9)) for x in (lam, b))
+    ends = [run(lam + h * of_lam, b + h * of_b) for h in (1e-6, -1e-6)]
+    torch.testing.assert_close(
+        jvp(run, (lam, b), (of_lam, of_b))[1], (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-6
+    )
+    real = lam.abs(), torch.stack([b.real, b.imag])
+    for forward, reverse in zip(jacfwd(run, (0, 1))(*real), jacrev(run, (0, 1))(*real), strict=True):
+        torch.testing.assert_close(forward, reverse)
+    energy = lambda lam: run(lam, real[1]).square().sum()  # noqa: E731
+    torch.testing.assert_close(hessian(energy)(real[0]), jacrev(jacrev(energy))(real[0]))
+
+
+@pytest.mark.parametrize("activation", ("tanh", "relu", "linear"))
+def test_forward_mode_of_the_dense_recurrence(activation: str) -> None:
+    layer = DenseRecurrence(2, 4, activation=activation, generator=generator()).double()
+    u = torch.randn(3, 6, 2, dtype=torch.float64, generator=generator(1))
+    outputs = lambda parameters: functional_call(layer, parameters, (u,))  # noqa: E731
+    parameters = dict(layer.named_parameters())
+    forward, reverse = jacfwd(outputs)(parameters), jacrev(outputs)(parameters)
+    for name in parameters:
+        torch.testing.assert_close(forward[name], reverse[name])
+    torch.testing.assert_close(jacfwd(layer)(u), jacrev(layer)(u))
 
 
 def test_powers_are_powers() -> None:

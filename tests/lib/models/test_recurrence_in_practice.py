@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.func import vmap
 
 from learning_dynamics.models.recurrence import (
     DenseRecurrence,
@@ -290,6 +291,21 @@ def test_masked_positions_are_left_out(name: str, seed: int) -> None:
     for i in range(3):
         torch.testing.assert_close(y[i, mask[i]], layer(u[i, mask[i]][None])[0])
     assert (y[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("name", PADDABLE)
+def test_lengths_and_masks_under_vmap(name: str) -> None:
+    layer, u = PADDABLE[name]().double(), noise(4, 9, 3, dtype=torch.float64)
+    mask, lengths = torch.rand(4, 9, generator=generator(2)) < 0.6, torch.tensor([1, 9, 4, 6])
+    mask[:, 3] = True
+    masked, cut = (lambda u, m: layer(u, mask=m)), (lambda u, n: layer(u, lengths=n))
+    torch.testing.assert_close(vmap(masked)(u, mask), masked(u, mask))
+    torch.testing.assert_close(vmap(masked, (0, None))(u, mask[0]), masked(u, mask[:1].expand(4, 9)))
+    torch.testing.assert_close(vmap(cut)(u, lengths), cut(u, lengths))
+    with pytest.raises(ValueError, match="at least one True in each row"):
+        vmap(masked)(u, mask & (torch.arange(4) < 3)[:, None])
+    with pytest.raises(ValueError, match="lengths from 0 to 8; allowed: from 1 to T = 9"):
+        vmap(cut)(u, lengths - 1)
 
 
 @pytest.mark.parametrize("pooling", ("mean", "last", "none"))

@@ -62,6 +62,29 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tens
 # --- several processes ---
 
 
+class Branches(nn.Module):
+    """A body and three heads; a pass uses one of the first two, so that parameters are without a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        random = torch.Generator().manual_seed(3)
+        self.body = nn.Sequential(nn.Linear(4, 6), nn.Tanh())
+        self.heads = nn.ModuleList(nn.Linear(6, 1) for _ in range(3))
+        self.double()
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=random) / 2)
+
+    def forward(self, x: Tensor, head: int) -> Tensor:
+        return self.heads[head](self.body(x))
+
+
+def branch_loss(model: nn.Module, x: Tensor, y: Tensor, rank: int, k: int) -> Tensor:
+    """Return the loss of a rank's batch; in every third step the second head is used by neither rank."""
+    rows = torch.arange(8 * k, 8 * k + 8) % 32 + 32 * rank
+    return (model(x[rows], rank if k % 3 else 0) - y[rows]).square().mean()
+
+
 def replicas(rank: int, folder: str, average: bool) -> None:
     """Train each optimizer for 50 steps on this rank's half of the data and write what it ends with."""
     torch.set_num_threads(1)
@@ -78,6 +101,16 @@ def replicas(rank: int, folder: str, average: bool) -> None:
         half = slice(rank * 32, (rank + 1) * 32)
         train(wrapped, optimizer, x[half], y[half], 50)
         ends[name] = vector(model)
+        if average:
+            branches = Branches()
+            wrapped = DistributedDataParallel(branches, find_unused_parameters=True)
+            optimizer = make(wrapped.parameters())
+            for k in range(30):
+                loss = branch_loss(wrapped, x, y, rank, k)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step(loss)
+            ends[f"{name}, branches"] = vector(branches)
     torch.save(ends, Path(folder) / f"{rank}.pt")
     dist.barrier()  # a process that ends before the other has read its last message leaves it waiting
     dist.destroy_process_group()
@@ -123,6 +156,21 @@ def test_two_processes_are_one_with_both_halves(ends: dict[bool, list[dict[str, 
         loss.backward()
         optimizer.step(loss)
     torch.testing.assert_close(ends[True][0][name], vector(model), rtol=1e-6, atol=1e-8)
+
+
+@any_optimizer
+def test_parameters_that_a_process_does_not_use(ends: dict[bool, list[dict[str, Tensor]]], name: str) -> None:
+    first, second = (rank[f"{name}, branches"] for rank in ends[True])
+    assert torch.equal(first, second)
+    (_, x, y), model = network(), Branches()
+    optimizer = MAKE[name](model.parameters())
+    for k in range(30):
+        loss = (branch_loss(model, x, y, 0, k) + branch_loss(model, x, y, 1, k)) / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step(loss)
+    torch.testing.assert_close(first, vector(model), rtol=1e-6, atol=1e-8)
+    assert torch.equal(vector(model.heads[2]), vector(Branches().heads[2]))
 
 
 def test_a_shard_is_refused() -> None:

@@ -182,6 +182,21 @@ class _States(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         A, _, ctx.activation = inputs
         ctx.save_for_backward(A, output)
+        ctx.save_for_forward(A, output)
+
+    @staticmethod
+    def jvp(ctx: Any, of_A: Tensor | None, of_b: Tensor | None, _: None) -> Tensor:
+        A, x = ctx.saved_tensors
+        slope = SLOPES[ctx.activation](x)
+        with as_it_stands(x.device):
+            entering = torch.zeros_like(x) if of_b is None else of_b
+            path = [slope[..., 0, :] * entering[..., 0, :]]
+            for j in range(1, x.shape[-2]):
+                moved = entering[..., j, :] + path[-1] @ A.mT
+                if of_A is not None:
+                    moved = moved + x[..., j - 1, :] @ of_A.mT
+                path.append(slope[..., j, :] * moved)
+            return torch.stack(path, dim=-2)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:

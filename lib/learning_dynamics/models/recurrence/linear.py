@@ -15,6 +15,7 @@ from torch.nn import Parameter
 
 from learning_dynamics._internal.arguments import require_choice
 from learning_dynamics.models.recurrence.precision import LIFTED, as_it_stands, lifted
+from learning_dynamics.models.recurrence.shapes import numbers
 
 Method = Literal["auto", "loop", "scan", "fft"]
 METHODS = ("auto", "loop", "scan", "fft")
@@ -45,7 +46,8 @@ def linear_recurrence(
     (the parallel scan, Blelloch 1990), in slabs of at most 1,024 positions, which on a CPU stay in the cache. `fft`
     convolves with the powers of lambda (work T log T); its rounding is relative to the largest state of the sequence.
     `auto` takes the loop up to T = 32 and else the scan. The backward pass is the same recurrence run backwards with
-    the conjugate eigenvalues, by the same method; it keeps the states and nothing else. On a CPU, results of 32 MB and
+    the conjugate eigenvalues, by the same method; it keeps the states and nothing else. Forward-mode derivatives
+    (`torch.func.jvp`, `jacfwd`) run it forwards once more; all of it goes under `vmap`. On a CPU, results of 32 MB and
     more lie in memory that numpy has asked for in huge pages; it can be written to, but not resized.
 
     Half precision (float16, bfloat16) is computed in float32 and rounded at the end; autocast changes nothing. An input
@@ -83,7 +85,7 @@ def linear_recurrence(
     for name, other in (("eigenvalues", eigenvalues), ("start", start)):
         if other is not None and other.device != inputs.device:
             raise ValueError(f"{name} lie on {other.device}; allowed: {inputs.device}, where inputs are")
-    radius = lifted(eigenvalues.detach()).abs() if stable else None
+    radius = numbers(lifted(eigenvalues.detach()).abs()) if stable else None
     if radius is not None and not bool((radius < 1).all()):
         raise ValueError(
             f"eigenvalues reach |lambda| = {float(radius.max()):.6g}; allowed: below 1 (or stable=False)"
@@ -117,7 +119,7 @@ def _common_batch(eigenvalues: Tensor, inputs: Tensor, start: Tensor | None) -> 
 
 
 class _Recurrence(torch.autograd.Function):
-    """The recurrence with its adjoint; `lam (*batch, N)`, `b (*batch, T, N)` of one dtype.
+    """The recurrence with its adjoint and its tangent; `lam (*batch, N)`, `b (*batch, T, N)` of one dtype.
 
     With `backwards` it runs from the last position to the first: x_j = lambda x_{j+1} + b_j.
     """
@@ -130,6 +132,18 @@ class _Recurrence(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         lam, _, ctx.method, ctx.backwards = inputs
         ctx.save_for_backward(lam, output)
+        ctx.save_for_forward(lam, output)
+
+    @staticmethod
+    def jvp(ctx: Any, of_lam: Tensor | None, of_b: Tensor | None, *_: None) -> Tensor:
+        lam, x = ctx.saved_tensors
+        with as_it_stands(x.device):
+            entering = torch.zeros_like(x) if of_b is None else of_b
+            if of_lam is not None:  # x_j - lambda x_{j-1} = b_j, differentiated
+                none, rest = torch.zeros_like(x[..., :1, :]), x.shape[-2] - 1
+                before = [x[..., 1:, :], none] if ctx.backwards else [none, x[..., :rest, :]]
+                entering = entering + of_lam[..., None, :] * torch.cat(before, dim=-2)
+            return _Recurrence.apply(lam, entering, ctx.method, ctx.backwards)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
@@ -263,7 +277,7 @@ def _dense(shape: torch.Size) -> tuple[int, ...]:
 
 def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
     """Convolve; where the result is not finite, take the scan, which lets nothing flow back in time."""
-    radius = lam.abs()
+    radius = numbers(lam.abs())
     if bool((radius >= 1).any()):
         raise ValueError(
             f"eigenvalues reach |lambda| = {float(radius.max()):.6g}; allowed: below 1 (or another method than fft)"
@@ -279,7 +293,7 @@ def _fft(lam: Tensor, b: Tensor, backwards: bool = False) -> Tensor:
     else:
         spectrum = torch.fft.rfft(kernel, 2 * length, dim=-2) * torch.fft.rfft(turned, 2 * length, dim=-2)
         x = torch.fft.irfft(spectrum, 2 * length, dim=-2)[..., :length, :]
-    if not bool(torch.isfinite(x).all()):
+    if not bool(numbers(torch.isfinite(x)).all()):
         return _scan(lam, b, backwards)
     return x.flip(-2) if backwards else x
 

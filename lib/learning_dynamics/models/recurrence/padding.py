@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from learning_dynamics.models.recurrence.shapes import numbers
+
 
 @dataclass(frozen=True)
 class Padding:
@@ -64,16 +66,17 @@ def padding(sequence: Tensor, lengths: Tensor | None, mask: Tensor | None) -> Pa
         if not isinstance(lengths, Tensor) or lengths.shape != batch or not _whole(lengths):
             raise ValueError(f"lengths = {_words(lengths)}; allowed: whole numbers of shape {tuple(batch)}")
         lengths = lengths.to(sequence.device).long()
-        if bool(((lengths < 1) | (lengths > total)).any()):
+        seen = numbers(lengths)
+        if bool(((seen < 1) | (seen > total)).any()):
             raise ValueError(
-                f"lengths from {int(lengths.min())} to {int(lengths.max())}; allowed: from 1 to T = {total}"
+                f"lengths from {int(seen.min())} to {int(seen.max())}; allowed: from 1 to T = {total}"
             )
         return Padding(lengths, torch.arange(total, device=sequence.device) < lengths[..., None], None)
     if not isinstance(mask, Tensor) or mask.shape != (*batch, total) or mask.dtype != torch.bool:
         raise ValueError(f"mask = {_words(mask)}; allowed: booleans of shape {(*batch, total)}")
     mask = mask.to(sequence.device)
     counts = mask.sum(-1)
-    if bool((counts < 1).any()):
+    if bool((numbers(counts) < 1).any()):
         raise ValueError("mask leaves a sequence without a position; allowed: at least one True in each row")
     order = (~mask).to(torch.uint8).argsort(dim=-1, stable=True)
     return Padding(counts, torch.arange(total, device=sequence.device) < counts[..., None], order)

@@ -28,3 +28,11 @@ def admitted_state(state: Tensor, shape: tuple[int, ...], dtype: torch.dtype) ->
     if torch.promote_types(state.dtype, dtype) != dtype:
         raise ValueError(f"state has dtype {state.dtype}; allowed: {dtype}")
     return state.to(dtype)
+
+
+def numbers(tensor: Tensor) -> Tensor:
+    """Return the numbers behind a tensor, to look at: under `torch.func.vmap` those of all runs at once."""
+    if not torch.compiler.is_compiling():
+        while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
