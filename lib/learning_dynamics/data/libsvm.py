@@ -5,6 +5,8 @@ from __future__ import annotations
 import bz2
 import gzip
 import zlib
+from collections.abc import Callable
+from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
@@ -74,8 +76,8 @@ def read_sparse(path: Path | str, features: int | None = None) -> tuple[csr_arra
 
 def _refuse_underscores(path: Path) -> None:
     """Raise a ValueError where a number is written like 1_000, which Python reads and LIBSVM does not."""
-    opened = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix, open)
-    with opened(path, "rb") as file:
+    opened: dict[str, Callable[[Path], BufferedIOBase]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File}
+    with opened[path.suffix](path) if path.suffix in opened else path.open("rb") as file:
         if not any(b"_" in block for block in iter(lambda: file.read(2**20), b"")):
             return
         file.seek(0)
