@@ -1037,7 +1037,10 @@ hit_alphas = [1e-12, 1e-22, 1e-32]  # logarithms equally spaced
 start = sparse.log_start(hit_alphas, d_w, patient.X).expand(len(window_seeds), -1, -1)
 hit_steps = run.pick(smoke=1500, book=1500, paper=1500)
 approach = sparse.log_descent(patient.X, patient.truth, start, 0.1, hit_steps, range(hit_steps + 1))
-hits = first(squared_error(approach, patient.truth[:, None]) < 1e-2)  # (seeds, starts)
+distance = squared_error(approach, patient.truth[:, None])  # (steps, seeds, starts)
+hits = first(distance < 1e-2)  # (seeds, starts)
+before, there = distance.gather(0, torch.stack([hits - 1, hits]).long())
+assert (before >= 0.01).all() and (there < 0.01).all()  # the step that crosses one hundredth
 logs = -torch.tensor(hit_alphas, **like).log()
 lower_end = (d_w / torch.tensor(window_alphas, **like)).log() / 0.1
 
@@ -1077,15 +1080,18 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The window has a lower end and no upper one.** Squared error over steps for four start scales (means over problems). Ticks on the upper edge: the lower end log(d/α)/η of the theorem's window; the error falls there. Dots on the lower edge: its upper end with constant one, where nothing happens (for the largest start it comes before the lower end: that window is empty). What breaks it: noise in the targets (dashed). Then the error passes a minimum and climbs, and stopping early is worth it.", "name": "fig-sparse-recovery-window"}, "image": {"alt": "Logarithmic axes. Four solid curves start at the same height, drop one after another after one to three hundred steps, and then flatten or sink slowly without rising. A dashed curve drops a little, reaches a minimum and rises."}}
 fig, ax = figures.subplots(size=(6.6, 4.2))
+records, mean_error, plotted = at[1::2], patient_error[1::2].log().mean(1).exp(), {}
 for i, (alpha, color) in enumerate(zip(window_alphas, figures.CYCLE, strict=False)):
-    name = rf"$\alpha=10^{{{round(math.log10(alpha))}}}$"
-    ax.plot(at[1:], patient_error[1:, :, i].log().mean(1).exp(), marker="", color=color, label=name)
+    power = -round(math.log10(alpha))
+    (plotted[f"alpha_1em{power}"],) = ax.plot(
+        records, mean_error[:, i], marker="", color=color, label=rf"$\alpha=10^{{-{power}}}$"
+    )
     edge = {"color": color, "transform": ax.get_xaxis_transform(), "clip_on": False}
     ax.plot(lower_end[i], 0.98, "|", markersize=14, mew=2, **edge)
     upper_end = 10 / math.sqrt(d_w * alpha)
     if upper_end < long_steps:
         ax.plot(upper_end, 0.02, "o", **edge)
-figures.line_control(ax, at[1:], patient_error[1:, :, -1].log().mean(1).exp(), label="noisy targets")
+plotted["noisy_targets"] = figures.line_control(ax, records, mean_error[:, -1], label="noisy targets")
 ax.set(xscale="log", yscale="log", xlabel="step k", ylabel=r"$\|\beta_k-\beta^\star\|^2$")
 ax.legend(loc="lower left", fontsize=8.5)
 figures.plt.show()
@@ -1094,12 +1100,7 @@ figures.plt.show()
 figures.numbers(
     run,
     "fig-sparse-recovery-window",
-    {"step": at}
-    | {
-        f"alpha_1em{-round(math.log10(a))}": patient_error[:, :, i].log().mean(1).exp()
-        for i, a in enumerate(window_alphas)
-    },
-    every=3,
+    figures.columns("step", plotted),
     rtol=1e-3,
 )
 
@@ -1470,6 +1471,7 @@ figures.numbers(
     {
         "samples": [count for count, _ in cells],
         "ones": [sparsity for _, sparsity in cells],
+        "descent_larger_start": recovered[:, 1].mean(0).flatten(),
         "descent_small_start": recovered[:, 2].mean(0).flatten(),
         "basis_pursuit": by_program.mean(0).flatten(),
     },

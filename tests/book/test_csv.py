@@ -56,10 +56,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
         THINNED,
         ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
     ),
-    ("implicit_bias/sparse_recovery", "fig-sparse-recovery-window"): (
-        THINNED,
-        ("alpha_1em3", "alpha_1em5", "alpha_1em7", "alpha_1em9", "step"),
-    ),
     ("noise/anticorrelated_noise", "fig-anti-beta"): (
         SUMMARY,
         ("law", "mean_z_sigma_010", "mean_z_sigma_014", "mean_z_sigma_020", "p"),
