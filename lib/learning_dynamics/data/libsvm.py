@@ -62,11 +62,11 @@ def read_sparse(path: Path | str, features: int | None = None) -> tuple[csr_arra
         require_count("features", features)
     try:
         inputs, targets = load_svmlight_file(str(path), n_features=features, zero_based=False)
-        _refuse_underscores(path)
     except FileNotFoundError:
         raise
     except (ValueError, OverflowError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path.name} = {error}; allowed: LIBSVM format") from error
+    _refuse_underscores(path)
     if not len(targets):
         raise ValueError(f"{path.name} holds no sample; allowed: at least one")
     if not (np.isfinite(inputs.data).all() and np.isfinite(targets).all()):
@@ -83,4 +83,5 @@ def _refuse_underscores(path: Path) -> None:
         file.seek(0)
         for number, line in enumerate(file, 1):
             if b"_" in line.partition(b"#")[0]:
-                raise ValueError(f"line {number}: {line.decode('latin-1').strip()[:40]!r}, a number with _")
+                text = line.decode("latin-1").strip()[:40]
+                raise ValueError(f"{path.name}, line {number} = {text!r}; allowed: numbers without _")
