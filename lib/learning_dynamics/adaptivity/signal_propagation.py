@@ -9,7 +9,7 @@ Layers are :math:`h_{k+1} = \phi(W_k h_k)` of width m with independent symmetric
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ def log_output_norms(
     count: int,
     generator: torch.Generator,
     *,
-    activation: str = "relu",
+    activation: Literal["linear", "relu"] = "relu",
     size_biased: bool = False,
 ) -> Tensor:
     r"""Draw :math:`\ln\lVert h_D\rVert^2` of many Gaussian networks from its exact law, without any matrix.
@@ -97,7 +97,7 @@ def log_output_norms(
     return torch.from_numpy(total)
 
 
-def log_norm_law(width: int, depth: int, activation: str = "relu") -> LogNormLaw:
+def log_norm_law(width: int, depth: int, activation: Literal["linear", "relu"] = "relu") -> LogNormLaw:
     r"""Return the exact mean and deviation of :math:`\ln\lVert h_D\rVert^2` at the usual Gaussian start.
 
     For a linear layer :math:`\mathbb E\ln = \mathrm{digamma}(m/2)+\ln(2/m)\approx-1/m` with the variance

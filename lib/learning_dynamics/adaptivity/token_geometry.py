@@ -10,6 +10,7 @@ of the expected share grow geometrically.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -30,7 +31,7 @@ def mean_share(X: Tensor) -> Tensor:
     return X.shape[-2] * X.mean(-2).square().sum(-1) / X.square().sum((-1, -2))
 
 
-def token_correlation(X: Tensor, *, kind: str = "ratio") -> Tensor:
+def token_correlation(X: Tensor, *, kind: Literal["ratio", "cosine"] = "ratio") -> Tensor:
     r"""Return how alike the tokens are, averaged over the T(T - 1) ordered pairs of different tokens.
 
     Args:

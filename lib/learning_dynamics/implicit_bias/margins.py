@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -252,7 +252,7 @@ def exponential_flow(
     theta0: Tensor,
     log_times: Sequence[float] | Tensor,
     *,
-    loss: str = "exponential",
+    loss: Literal["exponential", "logistic"] = "exponential",
     tolerance: float = 1e-9,
     max_steps: int = 100_000,
 ) -> MarginFlow:

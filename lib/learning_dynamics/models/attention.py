@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -142,8 +142,8 @@ class EncoderBlock(nn.Module):
         width: int,
         *,
         strengths: Sequence[float] = (1.0, 1.0),
-        norm: str = "none",
-        activation: str = "relu",
+        norm: Literal["none", "pre", "post"] = "none",
+        activation: Literal["relu", "linear"] = "relu",
         temperature: float = 1.0,
         uniform: bool = False,
         centred: bool = False,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +59,7 @@ def layers_of(module: nn.Module) -> list[list[nn.Parameter]]:
 
 @contextmanager
 def shaken(
-    module: nn.Module, sigma: float, *, generator: torch.Generator, layers: str = "all"
+    module: nn.Module, sigma: float, *, generator: torch.Generator, layers: Literal["all", "one"] = "all"
 ) -> Iterator[None]:
     r"""Shake the weights of a module while the block runs, and put them back exactly, also after an exception.
 

@@ -7,6 +7,8 @@ The output is :math:`W_2W_1x` and the loss :math:`\frac1{2n}\lVert Y-XW_1^\top W
 
 from __future__ import annotations
 
+from typing import Literal
+
 from torch import Tensor
 
 from learning_dynamics._internal.arguments import (
@@ -72,7 +74,7 @@ def constant(width: int | Tensor, outputs: int, second_moment: Tensor, sigma: fl
 
 
 def gradient_noise(
-    W1: Tensor, a: Tensor, second_moment: Tensor, sigma: float, *, layers: str = "all"
+    W1: Tensor, a: Tensor, second_moment: Tensor, sigma: float, *, layers: Literal["all", "one"] = "all"
 ) -> Tensor:
     r"""Return the trace of the covariance of the shaken gradient, at weights that fit all data, for one output.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -66,7 +66,7 @@ class DiagonalFisher:
     step_size: StepSize
     exponent: Hyperparameter = 0.5
     damping: Hyperparameter = 0.0
-    memory: str = "none"
+    memory: Literal["none", "decayed", "corrected", "largest", "mean", "sum"] = "none"
     beta2: Hyperparameter = 0.9
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,7 +48,7 @@ class Perturbed:
     rule: Rule[Any]
     std: Hyperparameter
     generator: torch.Generator
-    where: str = "gradient"
+    where: Literal["gradient", "update"] = "gradient"
 
     def __post_init__(self) -> None:
         """Check the arguments."""

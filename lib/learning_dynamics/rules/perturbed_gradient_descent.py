@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,8 +58,8 @@ class PerturbedGradientDescent:
     step_size: StepSize
     std: Hyperparameter
     generator: torch.Generator
-    correlation: str = "none"
-    kicks: str = "signs"
+    correlation: Literal["none", "differenced"] = "none"
+    kicks: Literal["signs", "normal"] = "signs"
 
     def __post_init__(self) -> None:
         """Check the arguments."""

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +59,13 @@ def network(width: int, depth: int, generator: torch.Generator) -> nn.Sequential
 
 
 def train(
-    width: int, depth: int, sigma: float, layers: str, seed: int, steps: int, step_size: float
+    width: int,
+    depth: int,
+    sigma: float,
+    layers: Literal["all", "one"],
+    seed: int,
+    steps: int,
+    step_size: float,
 ) -> dict[str, Tensor]:
     """Train one network.
 
