@@ -4,7 +4,7 @@ Directives `scoreboard`, `scoreboard-strip`, `errata`, `gallery`, `moving-parts`
 `repository`; an anchor for every record of a chapter; what the site's search finds; the figures' numbers as CSV; the
 script of a moving part where one stands; punctuation bound to the formula before it; the site's address; what a link
 leads to, on hover; first uses of the glossary's words; the library's reference, whose pages alone import the library
-beyond `ledger.read`. Words of the check cards are explained on hover.
+beyond `ledger.read`. Words of the check cards are explained on hover, their indices and powers leave the line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from sphinx.application import Sphinx
 
 PARTS = (
-    "abbreviations address anchors api binding folds fresh gallery hover lean links numbers pages search terms widgets"
+    "abbreviations address anchors api binding folds fresh gallery hover lean links numbers pages scripts search terms "
+    "widgets"
 ).split()
 
 
