@@ -354,6 +354,42 @@ def test_paper_shows_every_proof(bench: Bench) -> None:
     assert page.evaluate(shut) == before and page.get_attribute("html", "data-theme") == "dark"
 
 
+# What reaches over the edge of a sheet of A4 with usual margins, or is cut off by what holds it, and pale words.
+ON_PAPER = """() => {
+  const article = document.querySelector("article");
+  const edge = article.getBoundingClientRect().right + 1;
+  const shown = (selector) => [...article.querySelectorAll(selector)].filter((node) => node.getClientRects().length);
+  const name = (node) => `${node.tagName} ${node.textContent.trim().slice(0, 40)}`;
+  const wide = (node) => node.getBoundingClientRect().right > edge;
+  const over = shown("pre, table, img, mjx-container, .ld-widget").filter(wide);
+  const hides = (node) => ["auto", "hidden", "scroll"].includes(getComputedStyle(node).overflowX);
+  const cut = shown("pre, div, p, li, td").filter((node) => node.scrollWidth > node.clientWidth + 2
+    && hides(node) && !node.closest("mjx-container, .ld-widget"));
+  const text = article.querySelector("p");
+  return { over: over.map(name), cut: cut.map(name), ink: getComputedStyle(text).color };
+}"""
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    "name",
+    [
+        "book/how_to_run",
+        "book/find_a_result",
+        "book/api/curvature",
+        "chapters/recurrence/linear_recurrent_units",
+    ]
+    + [f"chapters/{CHAPTERS[0]}", "chapters/implicit_bias/sparse_recovery"],
+)
+def test_nothing_is_cut_on_paper(name: str, bench: Bench) -> None:
+    page = bench.open(name, width=680, theme="dark")
+    page.emulate_media(media="print")
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    found = page.evaluate(ON_PAPER)
+    ink = [int(value) for value in re.findall(r"\d+", found.pop("ink"))[:3]]
+    assert found == {"over": [], "cut": []} and max(ink) < 90
+
+
 @needs_chromium
 def test_keyboard_stops_at_links_and_folds_not_at_formulas(bench: Bench) -> None:
     page = bench.open(f"chapters/{CHAPTERS[0]}")
