@@ -242,6 +242,24 @@ def test_a_foreign_colour_is_seen(source: str) -> None:
     assert not foreign_colours(own)
 
 
+SMALL_WORDS = re.compile(
+    r"labelsize|rcParams|rc_context|(?:set_[xy](?:label|ticklabels)|sup[xy]label|tick_params)\([^()]*(?:\([^()]*\)[^()]*)*size="
+)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_words_on_axes_have_the_size_of_the_book_s_style(chapter: str) -> None:
+    """The page test computes from it how large they are on a phone."""
+    assert SMALL_WORDS.findall(script(chapter).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source", ['ax.set_xlabel(f"${name(k)}$", fontsize=7)', "ax.tick_params(axis='x', labelsize=6)"]
+)
+def test_smaller_words_on_axes_are_seen(source: str) -> None:
+    assert SMALL_WORDS.search(source)
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_cells_that_call_the_ledger_are_folded(chapter: str) -> None:
     for cell in code_cells(chapter):
