@@ -52,6 +52,7 @@ FIRST = {
     "learning rates": "book/glossary.html#term-learning-rate",
     "Adam": "book/glossary.html#term-Adam",
     "K-FAC": "book/glossary.html#term-K-FAC",
+    "kfac": "book/glossary.html#term-KFAC",
     "Hessian-vector products": "book/glossary.html#term-Hessian-vector-product",
     "notation": "book/notation.html",
     "DecSPS": f"{OPTIMIZERS}.DecSPS",

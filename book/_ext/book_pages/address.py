@@ -17,6 +17,13 @@ from sphinx.config import Config
 
 EXTENSIONS = ("sphinxext.opengraph", "sphinx_sitemap", "notfound.extension")
 
+LOST = (
+    "<h1>Page not found</h1><p>No page of the book lies at this address.</p><ul>"
+    '<li><a href="{start}search.html">Search</a> knows every theorem and figure by its number and name.</li>'
+    '<li><a href="{start}book/find_a_result.html">Find a result</a> lists all results by their source.</li>'
+    '<li>The book <a href="{start}book/index.html">begins here</a>.</li></ul>'
+)
+
 
 def published_at(repository: str) -> str:
     """Return where GitHub publishes a repository's pages, with a slash at the end; empty if it does not."""
@@ -27,6 +34,7 @@ def published_at(repository: str) -> str:
 def place(app: Sphinx, config: Config) -> None:
     """Tell each extension the address, if there is one."""
     address = config.html_baseurl or published_at(config.html_theme_options.get("repository_url", ""))
+    start = urlsplit(address).path or "/"
     values: dict[str, Any] = {
         "html_baseurl": address,
         "ogp_site_url": address,
@@ -35,7 +43,8 @@ def place(app: Sphinx, config: Config) -> None:
         "ogp_description_length": 200,
         "sitemap_url_scheme": "{link}",
         "sitemap_show_lastmod": False,
-        "notfound_urls_prefix": urlsplit(address).path or "/",
+        "notfound_urls_prefix": start,
+        "notfound_context": {"title": "Page not found", "body": LOST.format(start=start)},
     }
     for name, value in values.items():
         setattr(config, name, value)
