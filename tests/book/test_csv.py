@@ -31,8 +31,6 @@ ASIDE = 0.2  # the points of one group of a strip stand so far to its left and r
 LIMITS = ((0.0, 1.0), (0.0, 12.0), (0.0, 60.0))  # of the colours, in the book's maps
 
 THINNED = "the CSV keeps only some of the points of a line"
-UNITS = "the picture shows a ratio, an inverse or a multiple of the columns"
-KIND = "the picture shows the numbers as bars, a map, error bars, or one artist a point"
 SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
 OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
@@ -55,32 +53,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("implicit_bias/label_noise", "fig-label-noise-imbalance"): (
         THINNED,
         ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
-    ),
-    ("noise/anticorrelated_noise", "fig-anti-beta"): (
-        SUMMARY,
-        ("law", "mean_z_sigma_010", "mean_z_sigma_014", "mean_z_sigma_020", "p"),
-    ),
-    ("noise/anticorrelated_noise", "fig-anti-lost"): (
-        UNITS,
-        ("eta_sigma2", "lost_p_2", "lost_p_30", "lost_p_5"),
-    ),
-    ("noise/anticorrelated_noise", "fig-anti-digits"): (
-        KIND,
-        (
-            "accuracy_descent",
-            "accuracy_differenced_1",
-            "accuracy_differenced_3",
-            "accuracy_minibatches",
-            "accuracy_plain_01",
-            "accuracy_weight_decay",
-            "start",
-            "trace_descent",
-            "trace_differenced_1",
-            "trace_differenced_3",
-            "trace_minibatches",
-            "trace_plain_01",
-            "trace_weight_decay",
-        ),
     ),
     ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-ladder"): (
         SUMMARY,
