@@ -11,10 +11,11 @@ from torch import Tensor
 
 from learning_dynamics._internal.arguments import require_generator
 from learning_dynamics.optimizers.whole_vector import (
-    BOOKKEEPING,
-    _require_parameters,
+    refuse_unfit_parameters,
+    require_known_keys,
     require_number,
     require_own_state,
+    require_parameters,
 )
 
 
@@ -65,7 +66,7 @@ class AntiPGD(torch.optim.Optimizer):
         generator: torch.Generator,
         weight_decay: float = 0.0,
     ) -> None:
-        _require_parameters("PerturbedGradientDescent", params)
+        require_parameters("PerturbedGradientDescent", params)
         self.generator = require_generator(generator)
         super().__init__(params, {"lr": lr, "sigma": sigma, "weight_decay": weight_decay})
 
@@ -76,20 +77,15 @@ class AntiPGD(torch.optim.Optimizer):
             param_group: the group's `params` and the hyper-parameters that are its own.
 
         Raises:
-            ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point.
+            ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point, only
+                a shard, or there twice.
         """
-        unknown = sorted(set(param_group) - set(self.defaults) - BOOKKEEPING)
-        if unknown:
-            allowed = ", ".join(sorted({"params", *self.defaults}))
-            raise ValueError(f"parameter group has {', '.join(unknown)}; allowed: {allowed}")
+        require_known_keys(param_group, set(self.defaults))
         settings = {**self.defaults, **param_group}
         for name in self.defaults:
             require_number(name, settings[name], low=0)
         super().add_param_group(param_group)
-        for parameter in self.param_groups[-1]["params"]:
-            if not parameter.is_floating_point():
-                self.param_groups.pop()
-                raise ValueError(f"params has {parameter.dtype}; allowed: real floating point")
+        refuse_unfit_parameters(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy or a pickle needs, the generator too."""

@@ -79,7 +79,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     """The names in the state of a parameter."""
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any], *, average_loss: bool = True) -> None:
-        _require_parameters(type(self).__name__, params)
+        require_parameters(type(self).__name__, params)
         self.average_loss = average_loss
         super().__init__(params, {**defaults, "step_size": None})
 
@@ -102,10 +102,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
             ValueError: a hyper-parameter is out of range or unknown, or a parameter is not real floating point, only
                 a shard, or there twice.
         """
-        unknown = sorted(set(param_group) - set(self.defaults) - BOOKKEEPING)
-        if unknown:
-            allowed = ", ".join(sorted({"params", *self.defaults} - {"step_size"}))
-            raise ValueError(f"parameter group has {', '.join(unknown)}; allowed: {allowed}")
+        require_known_keys(param_group, set(self.defaults))
         settings = {**self.defaults, **param_group}
         self._require(settings)
         first = (self.param_groups or [self.defaults])[0][self.shared]
@@ -114,24 +111,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
                 f"{self.shared} = {settings[self.shared]!r} in one group; allowed: the same in all, {first!r}"
             )
         super().add_param_group(param_group)
-        parameters = self.param_groups[-1]["params"]
-        for parameter in parameters:
-            reason = None
-            if len(set(parameters)) < len(parameters):
-                reason = "params has a parameter twice; allowed: each once"
-            elif not parameter.is_floating_point():
-                reason = (
-                    f"params has a parameter of dtype {parameter.dtype}; allowed: real floating point "
-                    "(for a complex parameter hand over torch.view_as_real of it)"
-                )
-            elif type(parameter).__module__.startswith("torch.distributed"):
-                reason = (
-                    f"params has a {type(parameter).__name__}, a shard; "
-                    "allowed: whole parameters, as under DistributedDataParallel"
-                )
-            if reason is not None:
-                self.param_groups.pop()
-                raise ValueError(reason)
+        refuse_unfit_parameters(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a state that `state_dict` of the same class returned, as in torch.
@@ -305,7 +285,7 @@ def _scale(gradient_norm: Loss | None, square: float) -> float:
     return max(1.0, norm / present) if present else 1.0
 
 
-def _require_parameters(name: str, params: object) -> None:
+def require_parameters(name: str, params: object) -> None:
     """Raise unless the first argument of the optimizer `name` can be parameters; the message says where its rule is."""
     alone = isinstance(params, Tensor | torch.nn.Module)
     if alone or not isinstance(params, Iterable):
@@ -313,6 +293,39 @@ def _require_parameters(name: str, params: object) -> None:
             f"params = {f'a {type(params).__name__}' if alone else repr(params)}; allowed: parameters, as from "
             f"model.parameters(); the rule that takes a step size or a cap is learning_dynamics.rules.{name}"
         )
+
+
+def require_known_keys(param_group: dict[str, Any], settings: set[str]) -> None:
+    """Raise a ValueError when a parameter group has a key that is no hyper-parameter of the optimizer."""
+    unknown = sorted(set(param_group) - settings - BOOKKEEPING)
+    if unknown:
+        allowed = ", ".join(sorted({"params"} | settings - BOOKKEEPING))
+        raise ValueError(f"parameter group has {', '.join(unknown)}; allowed: {allowed}")
+
+
+def refuse_unfit_parameters(optimizer: torch.optim.Optimizer) -> None:
+    """Take the last group back and raise a ValueError when a parameter in it is there twice, not real, or a shard."""
+    reason = _why_unfit(optimizer.param_groups[-1]["params"])
+    if reason is not None:
+        optimizer.param_groups.pop()
+        raise ValueError(reason)
+
+
+def _why_unfit(parameters: list[Tensor]) -> str | None:
+    if len(set(parameters)) < len(parameters):
+        return "params has a parameter twice; allowed: each once"
+    for parameter in parameters:
+        if not parameter.is_floating_point():
+            return (
+                f"params has a parameter of dtype {parameter.dtype}; allowed: real floating point "
+                "(for a complex parameter hand over torch.view_as_real of it)"
+            )
+        if type(parameter).__module__.startswith("torch.distributed"):
+            return (
+                f"params has a {type(parameter).__name__}, a shard; "
+                "allowed: whole parameters, as under DistributedDataParallel"
+            )
+    return None
 
 
 def require_own_state(

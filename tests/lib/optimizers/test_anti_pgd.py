@@ -121,7 +121,11 @@ def test_parameters_without_a_gradient_stay() -> None:
         ({"weight_decay": -0.1}, "weight_decay = -0.1; allowed"),
         ({"generator": None}, "generator is a NoneType; allowed"),
         ({"params": START}, "params = a Tensor; allowed"),
-        ({"params": [torch.zeros(2, dtype=torch.complex64)]}, "params has torch.complex64; allowed"),
+        ({"params": [START, START]}, "params has a parameter twice; allowed"),
+        (
+            {"params": [torch.zeros(2, dtype=torch.complex64)]},
+            "params has a parameter of dtype torch.complex64; allowed",
+        ),
     ],
 )
 def test_bad_arguments_are_named(bad: dict[str, object], said: str) -> None:
