@@ -25,6 +25,14 @@ GIVEN := PYTHON SCALE DEVICE SEED PORT CHAPTER PART PARTS OUT URL OVERWRITE RESU
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 
+# An environment holds the paths of the folder that it was made in: one that was copied or moved is refused.
+MADE := $(shell cat .venv/ready 2>/dev/null)
+ifneq ($(MADE),)
+ifneq ($(MADE),$(realpath .venv))
+$(error .venv = made as $(MADE); allowed: $(realpath .venv); remove .venv, then `make setup`)
+endif
+endif
+
 help: ## List these commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -34,7 +42,7 @@ setup: .venv/ready ## Make the virtual environment and install what the book nee
 	@"$$PYTHON" tools/check_python.py
 	@"$$PYTHON" -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt $(if $(CONSTRAINTS),-c "$$CONSTRAINTS")
-	@touch $@
+	@cd .venv && pwd -P > ready
 
 book: .venv/ready ## Render the committed chapters to book/_build/html
 	@$(BIN)/python tools/chapter.py --stale

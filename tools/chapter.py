@@ -224,6 +224,11 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.stale:
+        try:
+            own_library()
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return 1
         print("".join(f"note: {line}\n" for line in stale()), end="")
         return 0
     chosen = chapters(ROOT) if options.all else options.chapter

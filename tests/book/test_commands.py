@@ -274,6 +274,26 @@ def test_another_copy_s_library_is_named(tmp_path: Path) -> None:
     chapter_tool.own_library()
 
 
+def test_a_copied_or_moved_environment_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    """By every command, also in a folder with a space in its name; the folder that it was made in goes on."""
+    folder = tmp_path / "a copy"
+    (folder / ".venv").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", folder)
+    ready = folder / ".venv/ready"
+
+    def make(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["make", *words], cwd=folder, capture_output=True, text=True, check=False)
+
+    ready.write_text("/somewhere/else/.venv\n")
+    for target in ("book", "chapter", "run", "test"):
+        done = make(target)
+        assert done.returncode != 0 and "remove .venv, then `make setup`" in done.stderr, target
+        assert f"made as /somewhere/else/.venv; allowed: {folder.resolve()}/.venv" in done.stderr
+    for own in (f"{folder.resolve()}/.venv\n", ""):
+        ready.write_text(own)
+        assert make("help").returncode == 0
+
+
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 GIVEN = re.findall(r"(?m)^GIVEN := (.*)$", MAKEFILE)[0].split()
 
