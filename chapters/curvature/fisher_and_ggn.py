@@ -607,16 +607,18 @@ ledger.check(
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Far fewer steps, and more seconds.** Training loss of digit classifiers, twelve starts, geometric mean and 95 % band; grey line: the target. Top: against steps. Bottom: against CPU seconds of the optimizer's own work, on the machine that made the kept result. The natural gradient is drawn over the eleven starts in which it does not diverge. What breaks the gain (dashed): the empirical Fisher in its place.", "name": "fig-fisher-race"}, "image": {"alt": "Two panels of falling loss curves. In the upper one the natural gradient falls first, by a wide margin; in the lower one Adam falls first. The dashed curve of the empirical Fisher levels off."}}
 fig, axes = figures.subplots(2, 1, size=(6.0, 6.6), sharey=True)
+plotted = {}
 for method, name in names.items():
     curves = torch.as_tensor(raced[method]["loss"]).double()[1:]
     if method == "natural":
         curves = curves[:, needed[name].isfinite()]
     clock = race.EVERY[method] * torch.arange(1, len(curves) + 1, **like)
-    for ax, unit in zip(axes, (1.0, per_step[name]), strict=True):
+    for ax, unit, axis in zip(axes, (1.0, per_step[name]), ("steps", "seconds"), strict=True):
         if method == "empirical":
-            figures.line_control(ax, unit * clock, curves.log().mean(1).exp(), label=name)
+            line = figures.line_control(ax, unit * clock, curves.log().mean(1).exp(), label=name)
         else:
-            figures.band(ax, unit * clock, curves.T, label=name, geometric=True, marker="")
+            line = figures.band(ax, unit * clock, curves.T, label=name, geometric=True, marker="").line
+        plotted[f"{axis}_{name}"], plotted[f"loss_{name}"] = line.get_xdata(), line.get_ydata()
 for ax, label in zip(
     axes, ("step $k$", "CPU seconds of one thread, where the kept result was made"), strict=True
 ):
@@ -626,10 +628,14 @@ axes[0].legend(fontsize=9)
 figures.plt.show()
 
 # %% tags=["hide-input"]
+rows = max(map(len, plotted.values()))  # a method with fewer records has empty cells at the end
 figures.numbers(
     run,
     "fig-fisher-race",
-    {name.replace(" ", "_"): values.exp() for name, values in needed.items()},
+    {
+        name.replace(" ", "_"): [*map(float, values)] + [math.nan] * (rows - len(values))
+        for name, values in plotted.items()
+    },
 )
 
 # %% [markdown]

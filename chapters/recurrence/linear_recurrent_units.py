@@ -1962,11 +1962,14 @@ def final(task, rung):  # (seeds,), percent
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The diagonal rung is ahead of the dense linear one on digits and on lists, on digits mostly by its start; what five seeds say about the later rungs is a direction, not a verdict.** Test accuracy on three tasks, mean over seeds with 99.9 % intervals (kept results, one CPU thread; five seeds, three on the appliances). On average the start near the circle gains on digits and costs on lists; the linear dense network, which starts with an eigenvalue outside the circle, is last on digits and on the appliances. What breaks it (dashed): guessing.", "name": "fig-linear-recurrent-units-ladder"}, "image": {"alt": "Three panels with nine points each and error bars, one for each rung from relu to the linear recurrent unit and S4D."}}
 fig, axes = figures.subplots(3, 1, size=(6.4, 7.2), sharex=True)
+plotted = {}
 for ax, (task, title) in zip(axes, shown.items(), strict=True):
     spans = [statistics.mean_interval(final(task, rung)) for rung in rungs]
     centre = np.array([s.estimate for s in spans])
     bars = np.array([[s.estimate - s.low, s.high - s.estimate] for s in spans]).T
-    ax.errorbar(range(len(rungs)), centre, yerr=bars, fmt="o", color=blue, capsize=3)
+    dots, ends, _ = ax.errorbar(range(len(rungs)), centre, yerr=bars, fmt="o", color=blue, capsize=3).lines
+    for name, line in zip(("mean", "low", "high"), (dots, *ends), strict=True):
+        plotted[f"{task.replace('-', '_')}_{name}"] = line
     figures.line_control(ax, np.array([-0.4, len(rungs) - 0.6]), np.array([10.0, 10.0]), label="guessing")
     ax.set(ylabel="accuracy (%)", title=title, ylim=(0, 100))
 assert all(float(final(task, rung).min()) > 25 for task in ("pixel-mnist", "listops") for rung in rungs)
@@ -1978,15 +1981,7 @@ plt.show()
 figures.numbers(
     run,
     "fig-linear-recurrent-units-ladder",
-    {"rung": np.arange(len(rungs))}
-    | {
-        f"{task.replace('-', '_')}_mean": [float(final(task, rung).mean()) for rung in rungs]
-        for task in shown
-    }
-    | {
-        f"{task.replace('-', '_')}_deviation": [float(final(task, rung).std()) for rung in rungs]
-        for task in shown
-    },
+    figures.columns("rung", plotted),
 )
 
 # %% [markdown]
@@ -2312,15 +2307,19 @@ def input_and_output(copies, states, source):  # B and C
 
 
 # %%
+def gain_of(a):  # the normalizer, recomputed from a = ln ν
+    return recurrence.input_normalizer(torch.exp(-a.exp()))
+
+
 def lru_errors(gain, copies=20, states=32):
     source = run.generator("recall with gains")
     area, turn = torch.rand(2, copies, states, generator=source)
     nu = -0.5 * torch.log(area * (0.999**2 - 0.99**2) + 0.99**2)
     theta = [nu.log(), (2 * math.pi * turn).log(), 0.5 * torch.log(-torch.expm1(-2 * nu))]
+    assert torch.allclose(gain_of(theta[0]), theta[2].exp(), rtol=1e-4)  # at the start they are one
 
     def response(time, a, c, log_gamma, B, C):
-        recomputed = recurrence.input_normalizer(torch.exp(-a.exp()))
-        gains = {"trained": log_gamma.exp(), "recomputed": recomputed, "none": torch.ones_like(a)}
+        gains = {"trained": log_gamma.exp(), "recomputed": gain_of(a), "none": torch.ones_like(a)}
         return of_all_states(torch.complex(-a.exp(), c.exp()), gains[gain], B, C, time)
 
     return recall_log_errors(response, theta + input_and_output(copies, states, source), source)

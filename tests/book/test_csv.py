@@ -34,10 +34,6 @@ THINNED = "the CSV keeps only some of the points of a line"
 SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
 OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
-    ("curvature/fisher_and_ggn", "fig-fisher-race"): (
-        SUMMARY,
-        ("Adam", "SGD", "empirical_Fisher", "heavy_ball", "natural_gradient"),
-    ),
     ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-flow"): (
         SUMMARY,
         ("alpha", "half_scale", "worst_distance"),
@@ -53,10 +49,6 @@ OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("implicit_bias/label_noise", "fig-label-noise-imbalance"): (
         THINNED,
         ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
-    ),
-    ("recurrence/linear_recurrent_units", "fig-linear-recurrent-units-ladder"): (
-        SUMMARY,
-        ("acsf1_deviation", "listops_deviation", "pixel_mnist_deviation"),
     ),
 }
 
