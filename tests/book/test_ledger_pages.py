@@ -418,6 +418,22 @@ def test_a_new_title_reaches_every_page_and_a_lost_page_goes(tmp_path: Path) -> 
     ]
 
 
+def test_the_landing_page_offers_the_pdf_that_is_there(tmp_path: Path) -> None:
+    write_book(tmp_path)
+    index, pdf = tmp_path / "book/index.md", tmp_path / "book/_build/learning-dynamics.pdf"
+    index.write_text(index.read_text(encoding="utf-8") + "\n:::{pdf-link}\n:::\n", encoding="utf-8")
+    pdf.parent.mkdir()
+    pdf.write_bytes(b"%PDF-1.7" + bytes(3_000_000))
+    assert render(tmp_path).returncode == 0
+    found = re.search(
+        r'<p class="ld-pdf"><a href="([^"]+)" download>[^<]*</a> \(3 MB\)', page(tmp_path, "book/index")
+    )
+    assert found and (tmp_path / "_build/html/book" / found[1]).read_bytes() == pdf.read_bytes()
+    pdf.unlink()
+    assert render(tmp_path).returncode == 0
+    assert "ld-pdf" not in page(tmp_path, "book/index") and not list((tmp_path / "_build/html").glob("*.pdf"))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

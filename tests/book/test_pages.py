@@ -320,6 +320,12 @@ def test_words_on_axes_are_legible_on_a_phone(width: int, visit: Visit) -> None:
 
 
 @needs_chromium
+def test_words_of_a_comparison_have_the_width_of_a_phone(visit: Visit) -> None:
+    """Beside three columns of values a row would hold a word a line."""
+    assert [round(share, 2) for share in visit.heads if share < 0.6] == []
+
+
+@needs_chromium
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (1280, "dark"), (390, "dark")])
 def test_page_is_legible(width: int, theme: str, visit: Visit) -> None:
     assert visit.pale[width, theme] == []

@@ -47,6 +47,17 @@ def test_actions_are_pinned_by_commit_and_only_the_deployment_may_write() -> Non
                 assert "permissions" not in job, (path.name, name)
 
 
+def test_what_is_published_has_the_pdf_and_the_plain_notebooks() -> None:
+    flow = yaml.safe_load((ROOT / ".github/workflows/publish.yml").read_text(encoding="utf-8"))
+    steps = flow["jobs"]["book"]["steps"]
+    made = [step["run"].split("#")[0].split() for step in steps if step.get("run", "").startswith("make ")]
+    assert made == [["make", "pdf", "plain"]]
+    assert [step["with"]["path"] for step in steps if "upload" in step.get("uses", "")] == [
+        "book/_build/html",
+        "book/_build/notebooks",
+    ]
+
+
 def test_torch_has_a_floor_and_no_ceiling_and_the_shipped_one_is_within() -> None:
     """2.6 has other random streams. Only the weekly run leaves the constraints, for the newest and the oldest."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -114,6 +114,10 @@ IMAGES = "() => [...document.querySelectorAll('article .cell_output img')].every
 SHARES = """() => [...document.querySelectorAll("article .cell_output img")]
   .filter((image) => image.naturalWidth).map((image) => image.clientWidth / image.naturalWidth)"""
 
+# How much of a table of source / here the words of a row take.
+HEADS = """() => [...document.querySelectorAll("article table.ld-comparison tbody th")]
+  .map((head) => head.clientWidth / head.closest("table").clientWidth)"""
+
 PARTS = """() => [...document.querySelectorAll("[data-widget]")].map((part) => {
   const { left, right } = part.getBoundingClientRect();
   const readouts = [...part.querySelectorAll("[data-quantity]")].map((node) => node.innerText);
@@ -156,6 +160,7 @@ class Visit:
                 self.shares[width] = page.evaluate(SHARES)
             if width == 390:
                 self.parts = page.evaluate(PARTS)
+                self.heads = page.evaluate(HEADS)
         self.pale[1280, "light"] = page.evaluate(LEGIBLE)
         for width in (1280, 390):
             everything_unfolded(page, "dark", width=width)
