@@ -392,15 +392,10 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Flow and convex program agree in every weight.** Each dot is one weight of one run: across, the minimizer of the penalty found by a convex solver; up, where gradient flow ended. All scales from kernel to rich lie on the diagonal. What breaks it: the penalty of half the scale (grey crosses) misses.", "name": "fig-kernel-to-rich-flow"}, "image": {"alt": "A scatter plot. Coloured dots for seven start scales lie exactly on the diagonal; grey crosses scatter around it."}}
 fig, ax = figures.subplots(size=(5.6, 4.6))
 ax.axline((0, 0), slope=1, color=COLORS["light grey"], marker="")
-ax.plot(
-    halved.flatten(),
-    ends.flatten(),
-    "x",
-    color=COLORS["grey"],
-    markersize=4,
-    label="what breaks it: $Q_{\\alpha/2}$",
-)
 shades = figures.plt.get_cmap("viridis")(np.linspace(0, 0.9, len(alphas)))
+for a in range(len(alphas)):
+    name = None if a else "what breaks it: $Q_{\\alpha/2}$"
+    ax.plot(halved[a].flatten(), ends[a].flatten(), "x", color=COLORS["grey"], markersize=4, label=name)
 for a, alpha in enumerate(alphas):
     pair = reference[a].flatten(), ends[a].flatten()
     ax.plot(*pair, "o", color=shades[a], markersize=4, label=f"$\\alpha={alpha:g}$")
@@ -413,9 +408,9 @@ figures.numbers(
     run,
     "fig-kernel-to-rich-flow",
     {
-        "alpha": alphas,
-        "worst_distance": apart(ends, reference).amax(1),
-        "half_scale": apart(ends, halved).amin(1),
+        f"{name}_alpha_{alpha:g}".replace(".", "_"): weights[a].flatten()
+        for a, alpha in enumerate(alphas)
+        for name, weights in (("minimizer", reference), ("half_scale", halved), ("flow", ends))
     },
     rtol=1e-2,
     noise=accuracy,
@@ -1292,9 +1287,9 @@ figures.numbers(
     run,
     "fig-kernel-to-rich-uneven",
     {
-        "alpha": uneven_alphas,
-        "repaired_worst": apart(uneven, by_primal).amax(1),
-        "even_best": apart(uneven, even_prediction).amin(1),
+        "repaired_prediction": by_primal.flatten(),
+        "even_prediction": even_prediction.flatten(),
+        "flow": uneven.flatten(),
     },
     rtol=1e-2,
     noise=accuracy,

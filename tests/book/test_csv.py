@@ -34,14 +34,6 @@ THINNED = "the CSV keeps only some of the points of a line"
 SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
 OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
-    ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-flow"): (
-        SUMMARY,
-        ("alpha", "half_scale", "worst_distance"),
-    ),
-    ("implicit_bias/kernel_to_rich", "fig-kernel-to-rich-uneven"): (
-        SUMMARY,
-        ("alpha", "even_best", "repaired_worst"),
-    ),
     ("implicit_bias/label_noise", "fig-label-noise-variance"): (
         SUMMARY,
         ("chain_formula", "diffusion_formula", "eta_h", "measured"),
