@@ -83,7 +83,7 @@ class AntiPGD(torch.optim.Optimizer):
         require_known_keys(param_group, set(self.defaults))
         settings = {**self.defaults, **param_group}
         for name in self.defaults:
-            require_number(name, settings[name], low=0)
+            require_number(name, settings[name], least=0)
         super().add_param_group(param_group)
         refuse_unfit_parameters(self)
 

@@ -68,7 +68,7 @@ class NGN(WholeVectorOptimizer):
 
     def _require(self, group: dict[str, Any]) -> None:
         super()._require(group)
-        require_number("momentum", group["momentum"], low=0, below=1)
+        require_number("momentum", group["momentum"], least=0, below=1)
 
     def _step_sizes(self, gap: float, squared_norms: list[float]) -> list[float]:
         weighted = sum(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from numbers import Real
 from typing import Any, ClassVar, SupportsFloat
 
 import torch
 import torch.distributed
 from torch import Tensor
 
+from learning_dynamics._internal import arguments
 from learning_dynamics._internal.arguments import require_real
 
 Loss = Tensor | float
@@ -159,7 +159,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
             else:
                 loss = closure
         for group in self.param_groups:
-            require_number("lr", group["lr"], low=0)  # a schedule may have it at 0
+            require_number("lr", group["lr"], least=0)  # a schedule may have it at 0
         self._remember()
         if loss is None and self.needs_loss:
             if all(group["lr"] == 0 for group in self.param_groups):
@@ -220,7 +220,7 @@ class WholeVectorOptimizer(torch.optim.Optimizer):
     def _require(self, group: dict[str, Any]) -> None:
         """Check the hyper-parameters of a group; a subclass adds those that only it has."""
         require_number("lr", group["lr"], above=0)
-        require_number("weight_decay", group["weight_decay"], low=0)
+        require_number("weight_decay", group["weight_decay"], least=0)
         if not isinstance(group["decoupled_weight_decay"], bool):
             raise ValueError(
                 f"decoupled_weight_decay = {group['decoupled_weight_decay']!r}; allowed: True, False"
@@ -349,22 +349,16 @@ def require_own_state(
 
 
 def require_number(
-    name: str, value: object, above: float | None = None, low: float | None = None, below: float | None = None
+    name: str, value: object, *, above: float = -math.inf, least: float = -math.inf, below: float = math.inf
 ) -> None:
-    """Check that a hyper-parameter is a finite number, `> above`, `>= low` and `< below` where these are given.
+    """Check a hyper-parameter as `_internal.arguments.require_number` does, which lets a tensor pass: here it is none.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is no number in the range.
     """
-    allowed = ["a finite number"]
-    number = float(value) if isinstance(value, Real) else math.nan
-    good = math.isfinite(number)
-    for sign, bound in ((">", above), (">=", low), ("<", below)):
-        if bound is not None:
-            allowed.append(f"{sign} {bound}")
-            good = good and {">": number > bound, ">=": number >= bound, "<": number < bound}[sign]
-    if not good:
-        raise ValueError(f"{name} = {value!r}; allowed: {', '.join(allowed)}")
+    if isinstance(value, Tensor):
+        value = f"a tensor {value.tolist()}"
+    arguments.require_number(name, value, above=above, least=least, below=below)
 
 
 def _squared_norm(tensors: list[Tensor]) -> float:
