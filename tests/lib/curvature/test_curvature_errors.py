@@ -91,7 +91,7 @@ def seed():
         (lambda: Fisher(net(), LAW, X).trace(1), "generator is a NoneType"),
         (lambda: Fisher(net(), LAW, X) @ torch.ones(7), "v has shape"),
         (lambda: Fisher(net(), LAW, X) @ torch.ones(8, 0), "v has shape"),
-        (lambda: Fisher(net(), LAW, X) @ [1.0], "v has shape list"),
+        (lambda: Fisher(net(), LAW, X) @ [1.0], "v is a list"),
         (lambda: Fisher(net(), LAW, X) @ torch.ones(8).double(), "v is torch.float64"),
     ],
 )
