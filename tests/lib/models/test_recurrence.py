@@ -159,6 +159,12 @@ def test_the_scan_compiles_as_one_graph(backend: str) -> None:
         torch.autograd.grad(states.abs().sum(), (lam, b))
 
 
+def test_a_dense_layer_compiles_as_one_graph() -> None:
+    layer, u = DenseRecurrence(2, 3, generator=torch.Generator().manual_seed(0)), torch.ones(2, 5, 2)
+    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(u), layer(u))
+
+
 def test_the_scan_rounds_no_more_than_twice_as_much_as_the_loop_near_the_circle() -> None:
     g = torch.Generator().manual_seed(0)
     for radius in (0.9, 0.999, 0.99999):

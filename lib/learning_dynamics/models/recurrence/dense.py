@@ -103,9 +103,9 @@ class DenseRecurrence(nn.Module):
             driven = u @ B.T
             if state is not None:
                 driven = torch.cat([driven[..., :1, :] + (state @ A.T)[..., None, :], driven[..., 1:, :]], -2)
-            return _States.apply(
-                A, driven.flatten(0, -3) if u.ndim > 2 else driven[None], self.activation
-            ).reshape(driven.shape)
+            return _states(A, driven.flatten(0, -3) if u.ndim > 2 else driven[None], self.activation).reshape(
+                driven.shape
+            )
 
     def forward(
         self,
@@ -182,21 +182,6 @@ class _States(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         A, _, ctx.activation = inputs
         ctx.save_for_backward(A, output)
-        ctx.save_for_forward(A, output)
-
-    @staticmethod
-    def jvp(ctx: Any, of_A: Tensor | None, of_b: Tensor | None, _: None) -> Tensor:
-        A, x = ctx.saved_tensors
-        slope = SLOPES[ctx.activation](x)
-        with as_it_stands(x.device):
-            entering = torch.zeros_like(x) if of_b is None else of_b
-            path = [slope[..., 0, :] * entering[..., 0, :]]
-            for j in range(1, x.shape[-2]):
-                moved = entering[..., j, :] + path[-1] @ A.mT
-                if of_A is not None:
-                    moved = moved + x[..., j - 1, :] @ of_A.mT
-                path.append(slope[..., j, :] * moved)
-            return torch.stack(path, dim=-2)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -217,4 +202,32 @@ class _States(torch.autograd.Function):
         def first(tensor: Tensor, axis: int | None) -> Tensor:
             return tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
 
-        return _States.apply(first(A, in_dims[0]), first(b, in_dims[1]), activation), 0
+        return _states(first(A, in_dims[0]), first(b, in_dims[1]), activation), 0
+
+
+class _WithTangent(_States):
+    """The states with their derivative in forward mode, too, which torch.compile does not take."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _States.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0], output)
+
+    @staticmethod
+    def jvp(ctx: Any, of_A: Tensor | None, of_b: Tensor | None, _: None) -> Tensor:
+        A, x = ctx.saved_tensors
+        slope = SLOPES[ctx.activation](x)
+        with as_it_stands(x.device):
+            entering = torch.zeros_like(x) if of_b is None else of_b
+            path = [slope[..., 0, :] * entering[..., 0, :]]
+            for j in range(1, x.shape[-2]):
+                moved = entering[..., j, :] + path[-1] @ A.mT
+                if of_A is not None:
+                    moved = moved + x[..., j - 1, :] @ of_A.mT
+                path.append(slope[..., j, :] * moved)
+            return torch.stack(path, dim=-2)
+
+
+def _states(A: Tensor, b: Tensor, activation: str) -> Tensor:
+    kind = _States if torch.compiler.is_compiling() else _WithTangent
+    return kind.apply(A, b, activation)

@@ -101,7 +101,7 @@ def linear_recurrence(
             inputs = torch.cat([first, inputs[..., 1:, :]], dim=-2)
         if method == "auto":
             method = "loop" if inputs.shape[-2] <= SHORT else "scan"
-        return _Recurrence.apply(eigenvalues, inputs, method, False).to(dtype)
+        return _recurrence(eigenvalues, inputs, method, False).to(dtype)
 
 
 def _common_batch(eigenvalues: Tensor, inputs: Tensor, start: Tensor | None) -> torch.Size:
@@ -119,7 +119,7 @@ def _common_batch(eigenvalues: Tensor, inputs: Tensor, start: Tensor | None) -> 
 
 
 class _Recurrence(torch.autograd.Function):
-    """The recurrence with its adjoint and its tangent; `lam (*batch, N)`, `b (*batch, T, N)` of one dtype.
+    """The recurrence with its adjoint; `lam (*batch, N)`, `b (*batch, T, N)` of one dtype.
 
     With `backwards` it runs from the last position to the first: x_j = lambda x_{j+1} + b_j.
     """
@@ -132,24 +132,12 @@ class _Recurrence(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         lam, _, ctx.method, ctx.backwards = inputs
         ctx.save_for_backward(lam, output)
-        ctx.save_for_forward(lam, output)
-
-    @staticmethod
-    def jvp(ctx: Any, of_lam: Tensor | None, of_b: Tensor | None, *_: None) -> Tensor:
-        lam, x = ctx.saved_tensors
-        with as_it_stands(x.device):
-            entering = torch.zeros_like(x) if of_b is None else of_b
-            if of_lam is not None:  # x_j - lambda x_{j-1} = b_j, differentiated
-                none, rest = torch.zeros_like(x[..., :1, :]), x.shape[-2] - 1
-                before = [x[..., 1:, :], none] if ctx.backwards else [none, x[..., :rest, :]]
-                entering = entering + of_lam[..., None, :] * torch.cat(before, dim=-2)
-            return _Recurrence.apply(lam, entering, ctx.method, ctx.backwards)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None, None]:
         lam, x = ctx.saved_tensors
         with as_it_stands(grad.device):
-            adjoint = _Recurrence.apply(lam.conj(), grad, ctx.method, not ctx.backwards)
+            adjoint = _recurrence(lam.conj(), grad, ctx.method, not ctx.backwards)
             later, earlier = (adjoint, x) if not ctx.backwards else (x.conj(), adjoint.conj())
             of_lam = None
             if ctx.needs_input_grad[0]:
@@ -164,7 +152,32 @@ class _Recurrence(torch.autograd.Function):
         b = b.movedim(in_dims[1], 0) if in_dims[1] is not None else b.expand(info.batch_size, *b.shape)
         if lam.ndim < b.ndim - 1:  # line the new axis up with that of b
             lam = lam.reshape(lam.shape[0], *(1,) * (b.ndim - 1 - lam.ndim), *lam.shape[1:])
-        return _Recurrence.apply(lam, b, method, backwards), 0
+        return _recurrence(lam, b, method, backwards), 0
+
+
+class _WithTangent(_Recurrence):
+    """The recurrence with its derivative in forward mode, too, which torch.compile does not take."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _Recurrence.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0], output)
+
+    @staticmethod
+    def jvp(ctx: Any, of_lam: Tensor | None, of_b: Tensor | None, *_: None) -> Tensor:
+        lam, x = ctx.saved_tensors
+        with as_it_stands(x.device):
+            entering = torch.zeros_like(x) if of_b is None else of_b
+            if of_lam is not None:  # x_j - lambda x_{j-1} = b_j, differentiated
+                none, rest = torch.zeros_like(x[..., :1, :]), x.shape[-2] - 1
+                before = [x[..., 1:, :], none] if ctx.backwards else [none, x[..., :rest, :]]
+                entering = entering + of_lam[..., None, :] * torch.cat(before, dim=-2)
+            return _recurrence(lam, entering, ctx.method, ctx.backwards)
+
+
+def _recurrence(lam: Tensor, b: Tensor, method: str, backwards: bool) -> Tensor:
+    kind = _Recurrence if torch.compiler.is_compiling() else _WithTangent
+    return kind.apply(lam, b, method, backwards)
 
 
 # `apply` asks for the signature at each call, which takes as long as ten operations
