@@ -30,6 +30,9 @@ from learning_dynamics.experiments import command
 
 SNAKEMAKE = ROOT / ".venv-workflow" / "bin" / "snakemake"
 PROFILES = ROOT / "workflow" / "profiles"
+SHARED = (
+    ROOT / "out"
+)  # what pods and this machine have in common: results, checkpoints, files that do not ship
 PLUGINS = ("snakemake_executor_plugin_kubernetes", "snakemake_storage_plugin_fs")
 
 
@@ -70,6 +73,8 @@ def refuse(folder: Path) -> None:
         places = [str(volume).partition(":")[2] for volume in settings["kubernetes-persistent-volumes"]]
         if not any(place and ROOT.is_relative_to(place) for place in places):
             raise ValueError(f"clone = {str(ROOT)!r}; allowed: a folder on a volume of the pods, in {places}")
+        if shutil.which("rsync") is None:
+            raise ValueError(f"profile = {folder.name!r}; allowed where rsync is, here and in the image")
         code = f"import {PLUGINS[0]}, {PLUGINS[1]}, kubernetes.config as c; c.load_config()"
         tried = subprocess.run(
             [SNAKEMAKE.with_name("python"), "-c", code], capture_output=True, text=True, check=False
@@ -84,25 +89,22 @@ def for_pods(folder: Path) -> list[str]:
     if executor_of(folder) != "kubernetes":
         return []
     programs = f"export PATH={shlex.quote(str(SNAKEMAKE.parent))}:$PATH"
-    storage = ["--default-storage-provider", "fs", "--default-storage-prefix", str(ROOT)]
+    storage = ["--default-storage-provider", "fs", "--default-storage-prefix", str(SHARED)]
     return ["--precommand", programs, *storage]
 
 
 def snakemake(options: argparse.Namespace, folder: Path, gpu: str) -> int:
     """Let Snakemake make the results and return its exit status; an interrupt stops it, and it ends in order."""
-    inside = options.out.is_relative_to(ROOT) and options.data.is_relative_to(ROOT)
     pods = executor_of(folder) == "kubernetes"
-    if pods and not inside:
-        raise ValueError(f"out = {str(options.out)!r}; allowed with pods: a folder in {ROOT}")
     settings = {
         "which": options.which,
         "chapter": options.chapter,
         "result": options.result,
         "shard": options.shard,
         "gpu": gpu,
-        "out": options.out.relative_to(ROOT) if pods else options.out,
-        "data": options.data.relative_to(ROOT) if pods else options.data,
-        "root": ROOT if pods else "",
+        "out": options.out.relative_to(SHARED) if pods else options.out,
+        "data": options.data.relative_to(SHARED) if pods else options.data,
+        "root": SHARED if pods else "",
         "table": options.table,
         "python": sys.executable,
         "dirty": "1" if options.dirty else "",
@@ -116,12 +118,18 @@ def snakemake(options: argparse.Namespace, folder: Path, gpu: str) -> int:
     ]
     library = os.pathsep.join(filter(None, [str(ROOT / "lib"), os.environ.get("PYTHONPATH")]))
     # what lies in the folder is packed for pods, so it is a small one; no path of theirs is relative to it
-    process = subprocess.Popen(
-        words, cwd=ROOT / "workflow" if pods else ROOT, env=os.environ | {"PYTHONPATH": library}
-    )
+    place = ROOT / "workflow" if pods else ROOT
+    process = subprocess.Popen(words, cwd=place, env=os.environ | {"PYTHONPATH": library})
     while True:
         try:
-            return process.wait()
+            status = process.wait()
+            if status and any((place / ".snakemake" / "locks").glob("*.lock")):
+                print(
+                    "another call is making these results, or was killed; in the second case say this once: "
+                    f"{SNAKEMAKE} --snakefile {ROOT}/workflow/Snakefile --directory {place} --unlock",
+                    file=sys.stderr,
+                )
+            return status
         except KeyboardInterrupt:
             print("stopping; the same command goes on from here", file=sys.stderr)
 
@@ -208,6 +216,9 @@ def main(words: list[str] | None = None) -> int:
             raise ValueError(f"shard = {options.shard!r}; allowed: k/m with 1 <= k <= m, such as 1/4")
         folder = profile_folder(options.profile)
         refuse(folder)
+        for key, path in (("out", options.out), ("data", options.data)):
+            if executor_of(folder) == "kubernetes" and not path.is_relative_to(SHARED):
+                raise ValueError(f"{key} = {str(path)!r}; allowed with pods: a folder in {SHARED}")
         here = executor_of(folder) == "local"
         gpu = "0" if options.which == "kept" or (here and not cuda()) else ""
         if gpu == "0" and all(row["gpu"] == "1" for row in rows):

@@ -6,11 +6,13 @@ import csv
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pods
 import pytest
 import yaml
 
@@ -35,6 +37,13 @@ needs_slurm = pytest.mark.skipif(
     or shutil.which("munged") is None
     or Path("/etc/slurm/slurm.conf").exists(),
     reason="no SLURM to start: apt-get install munge slurm-wlm, as root, on a machine without a cluster",
+)
+
+
+needs_pods = pytest.mark.skipif(
+    shutil.which("rsync") is None
+    or not list((ROOT / ".venv-workflow").glob("lib/*/site-packages/snakemake_executor_plugin_kubernetes")),
+    reason="no rsync, or no Kubernetes executor in .venv-workflow",
 )
 
 
@@ -155,13 +164,13 @@ def test_large_results_for_a_gpu_come_in_the_order_of_their_value() -> None:
     assert first == ["timings", "digits", "resnet18"]
 
 
-def write_table(path: Path, **rows: str) -> Path:
+def write_table(path: Path, gpu: str = "0", which: str = "kept", **rows: str) -> Path:
     """Write a table of a few commands."""
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, workflow_table.COLUMNS)
         writer.writeheader()
         for name, line in rows.items():
-            made = {"which": "kept", "gpu": "0", "resumable": "1", "minutes": "1", "basis": "estimated"}
+            made = {"which": which, "gpu": gpu, "resumable": "1", "minutes": "1", "basis": "estimated"}
             made["resumable"] = "0" if name == "broken_at_once" else "1"
             made |= {"mem_mb": "1000", "order": "1", "files": "", "sets": "", "command": line}
             chapter = "parameterization/data_architecture_alignment"
@@ -257,8 +266,79 @@ def test_here_a_job_whose_time_is_up_goes_on_and_one_that_fails_leaves_nothing(
     log = (tmp_path / "results" / "logs" / f"{Path(NAME).parent}" / "broken.log").read_text()
     assert log.count("pond") == 1 and "failed before, not tried again" in log
     write_table(tmp_path / "table.csv", random_smoke=TRAINING)
-    again = run(words)
+    again = run(snakemake(tmp_path, "local", stop=1))  # although what it is called with has changed
     assert again.returncode == 0 and "Nothing to be done" in again.stdout + again.stderr
+
+
+@pytest.mark.slow
+@needs_snakemake
+@pytest.mark.parametrize("profile", ["local", "gpu", "slurm", "kubernetes"])
+def test_snakemake_reads_each_profile(profile: str, tmp_path: Path) -> None:
+    pod = ["--default-storage-provider", "fs", "--default-storage-prefix", str(tmp_path)]
+    if profile == "kubernetes" and not list(
+        (ROOT / ".venv-workflow").glob("lib/*/*/snakemake_storage_plugin_fs")
+    ):
+        pytest.skip("no Kubernetes executor in .venv-workflow")
+    write_table(tmp_path / "table.csv", gpu="1", random_smoke=TRAINING)
+    words = snakemake(
+        tmp_path, profile, "--dry-run", *(pod if profile == "kubernetes" else []), out="results"
+    )
+    done = run(words)
+    assert done.returncode == 0, done.stderr
+    assert "gpu=1" in done.stdout + done.stderr and "random-smoke.npz" in done.stdout + done.stderr
+    words[words.index("--profile") + 1] = tmp_path / "none"
+    assert run(words).returncode != 0
+
+
+@pytest.mark.slow
+@needs_snakemake
+@needs_pods
+def test_what_pods_are_asked_for_and_that_a_failed_one_is_reported(
+    tmp_path: Path, uninterrupted: dict[str, np.ndarray], capfd: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """In a stand-in for a cluster, where a pod is a process of this machine; see `pods`."""
+    profile = tmp_path / "mine"
+    profile.mkdir()
+    settings = make_results.settings_of(make_results.PROFILES / "kubernetes")
+    settings |= {"container-image": "registry/book:1", "kubernetes-persistent-volumes": [f"clone:{ROOT}"]}
+    (profile / "config.yaml").write_text(yaml.safe_dump(settings))
+    write_table(tmp_path / "gpu.csv", gpu="1", which="paper", broken_at_once=BROKEN)
+    write_table(tmp_path / "table.csv", which="paper", random_smoke=TRAINING)
+    with (tmp_path / "table.csv").open("a") as both:
+        both.write("".join((tmp_path / "gpu.csv").open().readlines()[1:]))
+    make_results.SHARED.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=make_results.SHARED) as folder,
+        pods.cluster(tmp_path) as (there, known),
+    ):
+        words = [
+            "paper",
+            f"--profile={profile}",
+            f"--table={tmp_path / 'table.csv'}",
+            f"--out={folder}",
+            "--dirty",
+        ]
+        words += ["--", "--seconds-between-status-checks", "2", "--latency-wait", "5"]
+        monkeypatch.setenv("KUBECONFIG", known["KUBECONFIG"])
+        assert make_results.main(words) == 1
+        said = capfd.readouterr().out
+        agree(Path(folder), uninterrupted)
+        assert f"{NAME}: done" in said and "broken-at-once: FAILED: " in said and "domain = 'pond'" in said
+        assert not list(Path(folder).rglob("broken*.npz"))
+        asked = {}
+        for job in there.jobs:
+            (container,) = job["spec"]["template"]["spec"]["containers"]
+            assert (
+                container["image"] == "registry/book:1"
+                and f"'root={make_results.SHARED}'" in container["args"][1]
+            )
+            asked["broken" in container["args"][1]] = container["resources"]
+        assert len(there.jobs) == 2 and there.deleted
+        assert asked[False]["limits"]["memory"] == "1000M" and "nvidia.com/gpu" not in asked[False]["limits"]
+        assert asked[True]["limits"]["nvidia.com/gpu"] == "1" == asked[True]["requests"]["nvidia.com/gpu"]
+        write_table(tmp_path / "table.csv", which="paper", random_smoke=TRAINING)
+        assert make_results.main(words) == 0 and len(there.jobs) == 2
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +361,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_on_a_cluster_a_killed_job_goes_on_a_failed_one_leaves_nothing_and_a_second_run_does_nothing(
     cluster: Path, tmp_path: Path, uninterrupted: dict[str, np.ndarray]
 ) -> None:
-    write_table(tmp_path / "table.csv", random_smoke=TRAINING, broken_at_once=BROKEN)
+    write_table(tmp_path / "table.csv", gpu="1", random_smoke=TRAINING, broken_at_once=BROKEN)
     more = ["--slurm-no-account", "--slurm-status-command", "squeue", "--jobs", "2", "--latency-wait", "5"]
     more += ["--seconds-between-status-checks", "2", "--slurm-init-seconds-before-status-checks", "3"]
     words = [str(word) for word in snakemake(tmp_path, "slurm", *more, stop=1e-9)]
@@ -306,6 +386,9 @@ def test_on_a_cluster_a_killed_job_goes_on_a_failed_one_leaves_nothing_and_a_sec
         ["pkill", "-KILL", "-f", str(tmp_path)], check=False
     )  # what the killed job step left behind
     assert kept_on, (tmp_path / "said").read_text()
+    assert (tmp_path / "said").read_text().count(
+        " has been submitted with SLURM jobid "
+    ) >= 4  # one turn a job
     agree(tmp_path / "results", uninterrupted)
     assert not list((tmp_path / "results").rglob("broken*.npz"))
     write_table(tmp_path / "table.csv", random_smoke=TRAINING)
