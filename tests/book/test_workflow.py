@@ -291,6 +291,7 @@ def test_snakemake_reads_each_profile(profile: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @needs_snakemake
 @needs_pods
 def test_what_pods_are_asked_for_and_that_a_failed_one_is_reported(
@@ -355,7 +356,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @needs_snakemake
 @needs_slurm
 def test_on_a_cluster_a_killed_job_goes_on_a_failed_one_leaves_nothing_and_a_second_run_does_nothing(
@@ -377,7 +378,7 @@ def test_on_a_cluster_a_killed_job_goes_on_a_failed_one_leaves_nothing_and_a_sec
         killed = run(["scancel", "--signal=KILL", "--full", "--user=root"])
         assert killed.returncode == 0
         kept_on = False
-        while process.poll() is None and time.monotonic() < deadline + 200:
+        while process.poll() is None and time.monotonic() < deadline + 500:
             others = list((tmp_path / "results" / ".checkpoints").rglob("*.pt"))
             kept_on |= len(others) > 1 and first.exists() and first.stat().st_mtime_ns == made
             time.sleep(0.1)
