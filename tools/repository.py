@@ -20,15 +20,21 @@ sys.path.insert(0, str(ROOT / "book/_ext"))
 
 from book_pages.address import published_at  # noqa: E402
 
+MADE = re.compile(r"\.venv|out/|book/(_build|api)/|(.*/)?(node_modules|__pycache__|\.ipynb_checkpoints)/")
 ENDINGS = {".py", ".ipynb", ".md", ".yml", ".toml", ".cff", ".bib", ".html"}
 
 
 def files(root: Path) -> list[Path]:
-    """Return the committed text files that may hold the address."""
-    names = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=root, capture_output=True, text=True, check=True
-    ).stdout
-    return [root / name for name in names.split("\0") if name and Path(name).suffix in ENDINGS]
+    """Return the committed text files that may hold the address; in a ZIP all text files but what is made."""
+    if (root / ".git").exists():
+        command = ["git", "ls-files", "-z"]
+        names = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.split(
+            "\0"
+        )
+    else:
+        names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
+        names = [name for name in names if not MADE.match(name)]
+    return [root / name for name in names if name and Path(name).suffix in ENDINGS]
 
 
 def change(new: str, root: Path = ROOT) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -454,6 +455,8 @@ def git(*arguments: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The working tree as a repository of its own, all of it committed."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no repository: a ZIP does not say what is committed")
     folder = tmp_path_factory.mktemp("clone") / "book"
     listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
     for name in filter(None, listed.split("\0")):
@@ -488,6 +491,26 @@ def test_the_address_changes_everywhere_without_executing(clone: Path) -> None:
         assert path.with_suffix(".py").read_text() == script
     repository.change(old, clone)
     assert git("status", "--porcelain", cwd=clone) == ""
+
+
+def test_the_address_changes_in_a_zip_too(tmp_path: Path) -> None:
+    for name in ("_config.yml", "README.md", ".venv/lib/a.py", "book/_build/html/a.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(
+            "repository:\n  url: https://github.com/someone/book\n", encoding="utf-8"
+        )
+    assert repository.change("https://github.com/other/book", tmp_path) == ["README.md", "_config.yml"]
+
+
+def test_no_command_needs_what_windows_lacks() -> None:
+    """`fcntl` is asked for only where its absence is caught."""
+    for folder in ("lib", "tools", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            caught = {id(node) for each in ast.walk(tree) if isinstance(each, ast.Try) for node in each.body}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import) and any(name.name == "fcntl" for name in node.names):
+                    assert id(node) in caught, path
 
 
 STARTUP = "import google.colab\n"
