@@ -22,6 +22,7 @@ from book_pages.scripts import shift  # noqa: E402
         ("‖u_0‖² ≤ η_max", "‖u<sub>0</sub>‖² ≤ η<sub>max</sub>"),
         ("k^(−2ρ), e^(−a(t−s)), z^2/4", "k<sup>−2ρ</sup>, e<sup>−a(t−s)</sup>, z<sup>2</sup>/4"),
         ("vec W^(j)", "vec W<sup>(j)</sup>"),
+        ("max{a, b}^(2ρ − 3)", "max{a, b}<sup>2ρ − 3</sup>"),
         ("x_{k+1}, ρ^{k−1}", "x<sub>k+1</sub>, ρ<sup>k−1</sup>"),
         ("lower_bound, layer_1, label_noise", "lower_bound, layer_1, label_noise"),
         ('<a href="x_1">v_1</a> <code>v_1</code>', '<a href="x_1">v<sub>1</sub></a> <code>v_1</code>'),
@@ -46,5 +47,7 @@ def test_no_index_or_power_stands_on_the_line(page: str, html: Path) -> None:
     )
     said = [re.sub(r"<code.*?</code>|<span class=.math.*?</span>|<[^>]+>", "", place) for place in places]
     assert len(said) > 5
-    raw = [re.search(r"\S*(?:(?<![A-Za-z]{3})[^\W_]_[A-Za-z0-9{](?!\w)|[\w‖|)]\^)\S*", each) for each in said]
+    raw = [
+        re.search(r"\S*(?:(?<![A-Za-z]{3})[^\W_]_[A-Za-z0-9{](?!\w)|[\w‖|)}]\^)\S*", each) for each in said
+    ]
     assert [found[0] for found in raw if found] == []

@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 _BELOW = r"(?<=[\w‖|)\]′])(?<![A-Za-z]{4})_(?:\{(?P<many>[^{}]+)\}|(?P<one>[A-Za-z0-9]|max|min|out)(?!\w))"
-_ABOVE = r"(?<=[\w‖|)\]′])\^(?:\{(?P<a>[^{}]+)\}|\((?P<b>(?:[^()]|\([^()]*\))+)\)|(?P<c>[−-]?\w+))"
+_ABOVE = r"(?<=[\w‖|)}\]′])\^(?:\{(?P<a>[^{}]+)\}|\((?P<b>(?:[^()]|\([^()]*\))+)\)|(?P<c>[−-]?\w+))"
 _SCRIPT = re.compile(f"{_BELOW}|{_ABOVE}")
 _PLACES = re.compile(r"\bld-(?:claim|comparison|erratum|board|ledger|table)\b")
 
