@@ -31,17 +31,8 @@ ASIDE = 0.2  # the points of one group of a strip stand so far to its left and r
 LIMITS = ((0.0, 1.0), (0.0, 12.0), (0.0, 60.0))  # of the colours, in the book's maps
 
 THINNED = "the CSV keeps only some of the points of a line"
-SUMMARY = "the picture shows every run or a density, the CSV a summary of it"
 OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
-    ("implicit_bias/label_noise", "fig-label-noise-variance"): (
-        SUMMARY,
-        ("chain_formula", "diffusion_formula", "eta_h", "measured"),
-    ),
-    ("implicit_bias/label_noise", "fig-label-noise-imbalance"): (
-        THINNED,
-        ("mean_log_share", "product_1", "run_1", "step", "weights_noise_1"),
-    ),
 }
 
 
