@@ -617,6 +617,7 @@ ledger.check(
     criterion=inequality("max of ln(|θ_k|/(η_k/2)^{1/(2q)})"),
     control=control("the Fisher with the same steps", above_radius(with_fisher)),
     expected="holds",
+    rtol=0.1,  # steps near the singular point carry rounding on
     needs="book",
 )
 
@@ -863,6 +864,7 @@ figures.numbers(
         "low": [each.low for row in slopes for each in row],
         "high": [each.high for row in slopes for each in row],
     },
+    noise=1e-14,
 )
 
 # %% [markdown]
@@ -1375,7 +1377,7 @@ plt.show()
 # $$C=\frac1n\sum_i\sum_cw_{ic}\,g_i(c)\,g_i(c)^\top .$$ (eq-empirical-fisher-weights)
 #
 # For the Fisher $w_{ic}=p(c\mid x_i)$; for the empirical Fisher $w_{ic}$ is one at the true label and zero elsewhere. Two more matrices lie between them: one label, or 200 labels, are drawn from the
-# model for each image, and $w_{ic}$ is the share of label $c$. Nothing else differs. The source gives no number for "much better". So the check asks only whether $\hat F$ leaves a higher loss than $F$ after 20
+# model for each image, and $w_{ic}$ is the share of label $c$. Nothing else differs. A last run has no matrix, $C=0$: gradient steps whose length the rule for $\lambda$ alone decides; it is the control of the check. The source gives no number for "much better". So the check asks only whether $\hat F$ leaves a higher loss than $F$ after 20
 # iterations, in the mean of the logarithm over 24 seeds (images, start, drawn labels), and reports by how much.
 
 # %%
@@ -1407,7 +1409,7 @@ features = pixels @ axes_of
 features = features / features.std(0)
 race_seeds = run.seeds(smoke=4, book=24, paper=40)
 iterations = run.pick(smoke=4, book=20, paper=100)
-methods = ["Fisher", "empirical Fisher", "one label drawn", "many labels drawn"]
+methods = ["Fisher", "empirical Fisher", "one label drawn", "many labels drawn", "no matrix"]
 
 
 # %%
@@ -1429,6 +1431,8 @@ def race_loss(theta):  # theta (methods, seeds, d)
 
 
 def weights_of(method, p):
+    if methods[method] == "no matrix":
+        return torch.zeros_like(p)
     if method < 2:
         return [p, race_y][method]
     m = (1, 200)[method - 2]
@@ -1439,7 +1443,7 @@ def weights_of(method, p):
 # %%
 def race_matrices(theta):  # gradient (methods, seeds, d) and matrices (methods, seeds, d, d)
     gradients, found = [], []
-    for method in range(4):
+    for method in range(len(methods)):
         J = jacobians_of(theta[method], race_x)
         p = outputs_of(theta[method], race_x).softmax(-1)
         gradients.append(torch.einsum("snc,sncd->sd", p - race_y, J) / race_n)
@@ -1448,8 +1452,8 @@ def race_matrices(theta):  # gradient (methods, seeds, d) and matrices (methods,
 
 
 # %%
-theta = race_start.expand(4, -1, -1)
-damping, losses = torch.ones(4, len(race_seeds), **like), [race_loss(theta)]
+theta = race_start.expand(len(methods), -1, -1)
+damping, losses = torch.ones(len(methods), len(race_seeds), **like), [race_loss(theta)]
 for _ in range(iterations):
     slope, C = race_matrices(theta)
     delta = -torch.linalg.solve(C + damping[..., None, None] * torch.eye(d_race, **like), slope)
@@ -1469,7 +1473,8 @@ ledger.check(
     measured=(losses[-1, 1] / losses[-1, 0]).log(),
     criterion=confident("ln of the loss with F̂ over the loss with F", at_least=0.0),
     control=control(
-        "F in the role of F̂, against F with one sampled label", (losses[-1, 0] / losses[-1, 2]).log()
+        "no matrix in the place of F: gradient steps under the same rule",
+        (losses[-1, 1] / losses[-1, 4]).log(),
     ),
     expected="reproduced",
     claim="experiment",
@@ -1495,7 +1500,7 @@ figures.numbers(
     run,
     "fig-empirical-fisher-race",
     {"iteration": list(range(iterations + 1))}
-    | {name.replace(" ", "_"): losses[:, m].log().mean(1).exp() for m, name in enumerate(methods)},
+    | {name.replace(" ", "_"): losses[:, m].log().mean(1).exp() for m, name in enumerate(methods[:4])},
     rtol=0.05,
 )
 

@@ -1736,6 +1736,7 @@ ledger.check(
         torch.cat([cat_same.amax(-1), 1 - of_shear[None] / math.sqrt(3)]),
     ),
     expected="holds",
+    rtol=0.05,  # of the control: the map stretches rounding, too
     show="card",
 )
 

@@ -488,9 +488,7 @@ ledger.check(
     "The ranking of h = .1 and h = .75 turns round between the clocks .01 and 100",
     measured=turned,
     criterion=confident("smaller of the two margins, log steps to the best well", at_least=0.0),
-    control=control(
-        "the same clock, .01, at both places", torch.minimum(margin(0, 0.75, 0.1), margin(0, 0.1, 0.75))
-    ),
+    control=control("the clocks 10 and 100", torch.minimum(margin(3, 0.75, 0.1), margin(4, 0.1, 0.75))),
     expected="reproduced",
     claim="experiment",
     needs="book",
@@ -1101,12 +1099,17 @@ def pooled(key, warm_only=False):  # over all runs that fit
 rank_correlation = float(stats.spearmanr(pooled("trace"), pooled("error")).statistic)
 shuffled = run.generator("shuffled")
 permuted = pooled("error")[torch.randperm(len(pooled("error")), generator=shuffled).numpy()]
-constant = torch.maximum(
-    judged_log_error("RMSprop", False) - judged_log_error("GD", False),
-    judged_log_error("RMSprop", False) - judged_log_error("SGD", False),
-)  # positive where the better of the two is ahead of RMSprop
+
+
 steep = list(grids["RMSprop", False]).index(0.05)
 too_long = results["RMSprop", False]["error"][steep, tuning:].log() - judged_log_error("SGD", False)
+assert run.scale == "smoke" or too_long.mean() > 0
+
+
+def behind(warm):  # by how much RMSprop is behind the better of the others, each at its best step
+    of_rmsprop = judged_log_error("RMSprop", warm)
+    return torch.maximum(*(of_rmsprop - judged_log_error(other, warm) for other in ("GD", "SGD")))
+
 
 # %% tags=["hide-input"]
 methods = ("RMSprop", "SGD", "GD")
@@ -1131,9 +1134,9 @@ ledger.check(
 ledger.check(
     "thesis:claim-rmsprop-constant-step",
     "With a constant step RMSprop is worse than GD and SGD",
-    measured=constant,
+    measured=behind(False),
     criterion=confident("log test error of RMSprop minus the lower of the others, best steps", at_least=0.0),
-    control=control("exchanged with SGD at the step .05, where RMSprop is worse", -too_long),
+    control=control("warm-up and cosine in the place of the constant step", behind(True)),
     expected="not reproduced",
     claim="experiment",
     needs="book",
@@ -1248,21 +1251,22 @@ axes[2].set(yscale="log")
 axes[0].legend(fontsize=8)
 plt.show()
 
+
 # %%
-loss_of_accuracy = accuracy[0] - accuracy[2]  # no kicks minus h = 1/4, start by start
-gain_of_flatness = (flatness[0] - flatness[2]) / flatness[0]
-both = torch.minimum(loss_of_accuracy, gain_of_flatness)
-exchanged = torch.minimum(-loss_of_accuracy, -gain_of_flatness)
+# against no kicks, start by start: points of accuracy lost, or share of the trace gained, the smaller
+def flatter_and_worse(row):
+    return torch.minimum(accuracy[0] - accuracy[row], (flatness[0] - flatness[row]) / flatness[0])
+
 
 # %% tags=["hide-input"]
 ledger.check(
     "thesis:beyond-flatter-and-worse",
     "Digits: kicks with h = 1/4 end in a flatter minimum with a lower test accuracy than no kicks",
-    measured=both,
+    measured=flatter_and_worse(2),
     criterion=confident(
         "smaller of: points of accuracy lost, share of the trace gained; 24 starts", at_least=0.0
     ),
-    control=control("no kicks at their place", exchanged),
+    control=control("h = 3/4", flatter_and_worse(4)),
     expected="reproduced",
     claim="experiment",
     needs="book",
@@ -1275,8 +1279,8 @@ ledger.check(
     measured={f"h = {h}": accuracy[row] for row, h in reversed([*enumerate(net_hursts, 1)])},
     criterion=ordering("test accuracy in %, 24 starts", tuple(f"h = {h}" for h in reversed(net_hursts))),
     control=control(
-        "the exponents in the opposite order",
-        {f"h = {h}": accuracy[5 - row] for row, h in reversed([*enumerate(net_hursts, 1)])},
+        "flatness, minus the trace, in the place of the accuracy",
+        {f"h = {h}": -flatness[row] for row, h in reversed([*enumerate(net_hursts, 1)])},
     ),
     expected="reproduced",
     claim="experiment",

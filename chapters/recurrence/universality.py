@@ -688,6 +688,7 @@ ledger.check(
     criterion=equals("lengths of 784 that are read wrongly", 0),
     control=control("λ_0 = .9", misread(0.9)),
     expected="holds",
+    rtol=0.05,  # of the control: what lies below rounding is counted
 )
 ledger.check(
     "thesis:fig-49",
