@@ -846,17 +846,16 @@ assert torch.allclose(of_fixed[-1, :2].amin(0), of_rule[1])  # its first step is
 fig, axes = figures.subplots(3, 1, size=(6.2, 8.6), sharex=True, height_ratios=[2, 1, 1])
 for each in of_fixed.median(-1).values:
     axes[0].semilogy(each, color=figures.COLORS["light grey"], marker="", lw=1)
-figures.band(
-    axes[0], range(short + 1), best_fixed.T, label="best fixed", geometric=True, color=figures.COLORS["green"]
-)
-figures.band(
-    axes[0],
-    range(long + 1),
-    of_rule.T.clamp(min=1e-16),
-    label="rule, $c=3$",
-    geometric=True,
-    color=figures.COLORS["blue"],
-)
+plotted = {}
+for name, losses, color in (("best_fixed", best_fixed, "green"), ("rule", of_rule.clamp(min=1e-16), "blue")):
+    plotted[name] = figures.band(
+        axes[0],
+        range(len(losses)),
+        losses.T,
+        label="best fixed" if name == "best_fixed" else "rule, $c=3$",
+        geometric=True,
+        color=figures.COLORS[color],
+    ).line
 figures.line_control(axes[0], range(short + 1), of_none.median(-1).values, label="no damping")
 axes[0].set(ylim=(1e-12, 1e6), ylabel="training loss")
 axes[0].legend(fontsize=8.5)
@@ -918,11 +917,7 @@ ledger.check(
 figures.numbers(
     run,
     "fig-damping-network",
-    {
-        "step": list(range(short + 1)),
-        "rule": of_rule[: short + 1].log().mean(-1).exp(),
-        "best_fixed": best_fixed.log().mean(-1).exp(),
-    },
+    figures.columns("step", plotted),
     rtol=0.05,
 )
 

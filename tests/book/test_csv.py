@@ -30,10 +30,7 @@ MOST_PARTS = 12
 ASIDE = 0.2  # the points of one group of a strip stand so far to its left and right
 LIMITS = ((0.0, 1.0), (0.0, 12.0), (0.0, 60.0))  # of the colours, in the book's maps
 
-THINNED = "the CSV keeps only some of the points of a line"
-OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {
-    ("curvature/damping", "fig-damping-network"): (THINNED, ("rule",)),
-}
+OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
 
 def tables(chapter: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
