@@ -919,6 +919,7 @@ figures.numbers(
     "fig-damping-network",
     figures.columns("step", plotted),
     rtol=0.05,
+    noise=1e-9,
 )
 
 # %% [markdown]

@@ -385,6 +385,7 @@ ledger.check(
     criterion=at_most("‖β(T) − argmin Q_α‖/‖argmin Q_α‖", accuracy),
     control=control("the penalty of half the scale, Q_{α/2}", apart(ends, halved)),
     expected="holds",
+    noise=accuracy,
     seeds=seeds,
     show="card",
 )
@@ -479,6 +480,7 @@ ledger.check(
         "two equal rows with different targets", misfit(contradictory, y[1], effective(unfit[-1]))
     ),
     expected="holds",
+    noise=accuracy,
     seeds=seeds,
 )
 
@@ -1245,6 +1247,7 @@ ledger.check(
     criterion=at_most("‖β(T) − argmin‖/‖argmin‖", accuracy),
     control=control("the even potential Q_α", apart(uneven, even_prediction)),
     expected="holds",
+    noise=accuracy,
     seeds=seeds,
     show="card",
 )
@@ -1753,6 +1756,7 @@ ledger.check(
     criterion=at_most("‖∇Q_α(β) − Xᵀν‖/‖∇Q_α(β)‖", accuracy),
     control=control("ν = −2∫r", stationarity(-2 * integrals)),
     expected="holds",
+    noise=accuracy,
     seeds=seeds,
 )
 ledger.check(
@@ -1764,6 +1768,7 @@ ledger.check(
         "β² + α⁴ under the root, at the start", (kernel_along[:, :, 0] / grid_scales[:, :, 0] ** 2 - 1).abs()
     ),
     expected="holds",
+    noise=accuracy,
     seeds=seeds,
 )
 

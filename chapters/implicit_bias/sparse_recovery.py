@@ -810,9 +810,9 @@ curves = sparse.log_descent(pair, first_only, start, 0.1, 200, range(201))[:, :,
 fig, ax = figures.subplots(size=(6.0, 3.2))
 ax.plot(range(201), curves[:, 0, 0], marker="", label="true weight")
 ax.plot(range(201), curves[:, 0, 1], marker="", label="its neighbour")
-figures.line_control(ax, range(201), curves[:, 1, 0], label="equal columns, both weights")
+figures.line_control(ax, range(201), curves[:, 1, 0], label="equal columns")
 ax.set(xlabel="step k", ylabel=r"$\beta_1$ and $\beta_2$")
-ax.legend(loc="upper left", fontsize=8.5)
+ax.legend(loc="center right", bbox_to_anchor=(1, 0.72), fontsize=8.5)
 figures.plt.show()
 
 # %% [markdown]

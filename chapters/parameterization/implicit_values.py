@@ -1913,7 +1913,7 @@ def formula_gaps(factor):
 
 ledger.check(
     "implicit:claim-gradient-formulas",
-    "Derivative of the softmax, of A⁻¹, and D_kk = ‖G_kβ‖², against automatic differentiation",
+    "Derivative of the softmax, of A⁻¹, and D_kk = ‖G_k β‖², against automatic differentiation",
     measured=formula_gaps(1.0),
     criterion=identity("largest difference", condition=100, size=10),
     control=control("one more factor γ̂", formula_gaps(discount)),

@@ -2,7 +2,7 @@
 
 A notebook keeps a digest of every artist of a figure, and the columns of the CSV. A digest is made of the columns, as
 the axes scale them, and looked for among the digests of the figure's lines, points, maps and images: then the CSV holds
-what was drawn. Where that cannot be, `OTHERWISE` says why; a column that is listed there and is found is an error too.
+what was drawn.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ PERCENT = 100.0
 MOST_PARTS = 12
 ASIDE = 0.2  # the points of one group of a strip stand so far to its left and right
 LIMITS = ((0.0, 1.0), (0.0, 12.0), (0.0, 60.0))  # of the colours, in the book's maps
-
-OTHERWISE: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
 
 def tables(chapter: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -186,22 +184,11 @@ def drawn_columns(table: dict[str, Any], figure: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_the_csv_holds_what_the_figure_shows(chapter: str) -> None:
-    wrong = {}
-    for table, figure in tables(chapter):
-        other = set(table["columns"]) - drawn_columns(table, figure)
-        listed = set(OTHERWISE.get((chapter, table["name"]), ("", ()))[1])
-        if other != listed:
-            wrong[table["name"]] = {
-                "not drawn": sorted(other - listed),
-                "drawn, yet listed": sorted(listed - other),
-            }
-    assert wrong == {}
-
-
-def test_what_is_listed_exists_and_has_a_reason() -> None:
-    known = {(chapter, table["name"]) for chapter in CHAPTERS for table, _ in tables(chapter)}
-    assert set(OTHERWISE) <= known
-    assert all(len(reason) > 20 and columns for reason, columns in OTHERWISE.values())
+    not_drawn = {
+        table["name"]: sorted(set(table["columns"]) - drawn_columns(table, figure))
+        for table, figure in tables(chapter)
+    }
+    assert {name: columns for name, columns in not_drawn.items() if columns} == {}
 
 
 def test_a_csv_of_other_numbers_is_noticed() -> None:
