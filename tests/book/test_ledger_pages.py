@@ -318,7 +318,10 @@ def test_totals_and_strip_count(book: Path) -> None:
         ("2", "figures and tables redrawn"),
         ("1", "not reproduced"),
     ]
-    assert "out of 11 numbered statements" in strip
+    assert (
+        "5 of the 11 numbered statements, figures and tables of five sources, and 1 result beyond them"
+        in strip
+    )
 
 
 def test_errata_lists_what_is_corrected_and_nothing_else(book: Path) -> None:

@@ -69,10 +69,12 @@ class View:
             f'<li><a href="{board}?verdict={key}"><b>{count}</b> <span>{one if count == 1 else many}</span></a></li>'
             for count, one, many, key in cells
         )
-        planned = sum(row.kind != "beyond" for row in self.table)
+        numbered = sum(row.kind != "beyond" for row in self.table)
+        own = sum(row.kind == "beyond" for row in checked)
         return (
             f'<ul class="ld-strip" aria-label="State of the book">{links}</ul>'
-            f'<p class="ld-strip-note">out of {planned} numbered statements, figures and tables of five sources</p>'
+            f'<p class="ld-strip-note">{len(checked) - own} of the {numbered} numbered statements, figures and '
+            f"tables of five sources, and {own} result{'s' * (own != 1)} beyond them</p>"
         )
 
     def pdf_link(self) -> str:
