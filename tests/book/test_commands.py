@@ -180,7 +180,7 @@ def test_a_failed_check_does_not_end_a_reader_s_run(small: Path) -> None:
     ("change", "error", "message"),
     [
         ({"SEED": -1}, ValueError, "seed = -1; allowed: an integer >= 0"),
-        ({"SCALE": "huge"}, ValueError, "scale = 'huge'; allowed: one of"),
+        ({"SCALE": "huge"}, ValueError, "scale = 'huge'; allowed: smoke, book, paper"),
         ({"DEVICE": "tpu"}, ValueError, "device = 'tpu'"),
         ({"PART": "2/5"}, ValueError, "PART = '2/5'; allowed: none, since part/name is one piece"),
         ({}, PapermillExecutionError, "ZeroDivisionError"),
