@@ -1430,6 +1430,7 @@ ledger.check(
     ),
     claim="experiment",
     expected="reproduced",
+    rtol=0.01,  # trained here: another sum, another last digit at every step
     show="card",
     needs="book",
 )
