@@ -30,9 +30,8 @@ from learning_dynamics.experiments import command
 
 SNAKEMAKE = ROOT / ".venv-workflow" / "bin" / "snakemake"
 PROFILES = ROOT / "workflow" / "profiles"
-SHARED = (
-    ROOT / "out"
-)  # what pods and this machine have in common: results, checkpoints, files that do not ship
+# What pods and this machine have in common: results, checkpoints, files that do not ship.
+SHARED = ROOT / "out"
 PLUGINS = ("snakemake_executor_plugin_kubernetes", "snakemake_storage_plugin_fs")
 
 

@@ -1225,9 +1225,8 @@ early_late = early_minus_late(gap_long)
 values_early_late = early_minus_late(of("long", "adam", "effective")[2].log())
 
 
-def as_printed(
-    gap,
-):  # 1 for each seed whose gap grows with the block and stays within a factor of two in time
+# 1 for each seed whose gap grows with the block and stays within a factor of two in time
+def as_printed(gap):
     return ((slope_in_depth(gap) > 0) & (early_minus_late(gap).abs() < math.log(2))).to(**like)
 
 

@@ -1366,9 +1366,8 @@ assert np.isinf(described["four_rooms", "explicit"][3]).any()  # the steps marke
 assert np.isinf(described["four_rooms", "implicit"][3]).any()
 
 
-def rise_apart(
-    domain,
-):  # of the explicit, less three times that of the implicit residual, each at its best step
+# the rise of the explicit residual, less three times that of the implicit one, each at its best step
+def rise_apart(domain):
     explicit, implicit = (described[domain, kind] for kind in ("explicit", "implicit"))
     rises = [rise_with_offset(each[int(each.mean((1, 2)).argmin())]) for each in (explicit, implicit)]
     return rises[0] - 3 * rises[1]
