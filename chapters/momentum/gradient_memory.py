@@ -1910,7 +1910,7 @@ figures.numbers(
 )
 
 # %% [markdown]
-# Nesterov's method without a cap amplifies whatever enters a step, rounding included. On processors that add in another order the mean at step $4{,}000$ differed by 8 and 11 per
+# In {numref}`fig-memory-digits` Nesterov's method without a cap amplifies whatever enters a step, rounding included. On processors that add in another order the mean at step $4{,}000$ differed by 8 and 11 per
 # cent, from differences in the sixteenth digit at the start; SGD, the capped and the reset method agreed to thirteen digits. The verdicts do not depend on it.
 #
 # From $k=300$ to $1{,}500$ the law $k/4$ averages about $200$, twenty times the factor 10 of the cap; the check asks for a factor of five.

@@ -40,7 +40,7 @@ import matplotlib.pyplot as plt
 import torch
 from scipy.integrate import solve_ivp
 
-from learning_dynamics import data, figures, models, runs
+from learning_dynamics import data, figures, models, runs, statistics
 from learning_dynamics.figures import COLORS
 from learning_dynamics.ledger import Ledger, at_most, between, control, equals, identity, inequality, ordering
 from learning_dynamics.models import recurrence
@@ -1101,6 +1101,7 @@ memoryless = relative_error(fit(now, y, steps))
 nu, phase = recurrence.ring_eigenvalues(64, 0.0, 1.0, generator=run.generator("disk"))
 forgetful = relative_error(fit(seen(u, torch.polar(torch.exp(-nu), phase)), y, steps))
 ablations = {"network, states in the whole disk": forgetful, "network, input and clock alone": memoryless}
+intervals = {name: statistics.mean_interval(values) for name, values in (off | ablations).items()}
 
 # %% tags=["hide-input"]
 exact = solve_ivp(
@@ -1130,8 +1131,13 @@ ledger.check(
 )
 figures.comparison(
     [
-        (f"{name}: error / spread, mean of the test sequences", "not given", float(values.mean()), None)
-        for name, values in (off | ablations).items()
+        (
+            f"{name}: error / spread, mean of the test sequences, 99.9 % interval",
+            "not given",
+            [interval.low, interval.high],
+            None,
+        )
+        for name, interval in intervals.items()
     ],
     "the source prints a picture without numbers",
     run=run,
