@@ -1,6 +1,6 @@
 """Every test of the book, part by part, with the time of each: this is `make test`.
 
-All parts are run even if one fails; the exit status is 0 only if all passed.
+All parts are run even if one fails; the last lines say what failed. The exit status is 0 only if all passed.
 
     python tools/suite.py            all parts
     python tools/suite.py unit pairs these parts only
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,14 +25,41 @@ from learning_dynamics.ledger.read import chapters, notebook_path
 PYTHON = sys.executable
 SMOKE_SEEDS = (0, 7)
 WORKERS = 2  # processes at a time, each with one thread for linear algebra
+SAID = 6  # lines of one failed command that are printed again at the end
+
+complaints: list[str] = []
 
 
 def call(*command: str | Path, cwd: Path = ROOT, **environment: str) -> bool:
-    """Run a command with one thread for linear algebra; return whether it succeeded."""
+    """Run a command with one thread for linear algebra; return whether it succeeded.
+
+    What it prints is passed on. If it fails, its complaints are kept for the end: pytest's lines of failed tests, or
+    the last lines of a command that has none.
+    """
     variables = os.environ | settings() | environment
     print("$ " + " ".join(Path(word).name if word == PYTHON else str(word) for word in command), flush=True)
-    done = subprocess.run([str(word) for word in command], cwd=cwd, env=variables, check=False)
-    return done.returncode == 0
+    last: deque[str] = deque(maxlen=SAID)
+    failed: list[str] = []
+    with subprocess.Popen(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            print(line, end="", flush=True)
+            last.append(line.rstrip())
+            if line.startswith(("FAILED ", "ERROR ")):
+                failed.append(line.rstrip())
+    if process.returncode:
+        complaints.extend(failed[:SAID] or last)
+        if len(failed) > SAID:
+            complaints.append(f"and {len(failed) - SAID} more")
+    return process.returncode == 0
 
 
 def pytest(*arguments: str) -> bool:
@@ -113,6 +141,7 @@ def main() -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    complaints.clear()
     results = []
     for name in chosen:
         print(f"\n=== {name}", flush=True)
@@ -124,6 +153,7 @@ def main() -> int:
         print(f"{name:10} {seconds:7.1f} s  {'passed' if passed else 'FAILED'}")
     failed = sum(not passed for _, passed, _ in results)
     print(f"{'total':10} {sum(seconds for *_, seconds in results):7.1f} s")
+    print(*complaints, sep="\n", end="\n" * bool(complaints))
     print(f"{len(results) - failed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -407,6 +407,28 @@ def test_the_suite_reports_a_failing_part(
     assert out.rstrip().endswith("1 passed, 1 failed") and "FAILED" in out
 
 
+def test_the_suite_ends_with_what_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    test = tmp_path / "test_it.py"
+    test.write_text("def test_right(): pass\ndef test_wrong(): assert 0\n")
+    words = (sys.executable, "-c", "for k in range(99): print(k)\nraise SystemExit('out of paper')")
+    parts = {
+        "a": lambda: suite.pytest(str(test), "-p", "no:cacheprovider"),
+        "b": lambda: suite.call(*words),
+        "c": lambda: suite.call(sys.executable, "-c", "print('ERROR in a text')"),
+    }
+    monkeypatch.setattr(suite, "PARTS", parts)
+    monkeypatch.setattr(sys, "argv", ["suite.py"])
+    assert suite.main() == 1
+    _, end = capsys.readouterr().out.split("=== time per part")
+    assert "::test_wrong" in end and "::test_right" not in end and "ERROR in a text" not in end
+    assert end.endswith("\n95\n96\n97\n98\nout of paper\n1 passed, 2 failed\n")
+    monkeypatch.setattr(suite, "PARTS", {"c": parts["c"]})
+    assert suite.main() == 0
+    assert capsys.readouterr().out.endswith(" s\n1 passed, 0 failed\n")
+
+
 def test_an_old_python_is_told_what_is_needed() -> None:
     source = (ROOT / "tools" / "check_python.py").read_text()
     code = f"import sys; sys.version_info = (3, 9, 1); exec({source!r})"
