@@ -12,10 +12,10 @@
 # A network has far more parameters than there are points to fit, and yet training stops at a large error. Is it the data, the architecture or the step size? One would like a number that answers this while the run is going on.
 # In the example of this page a network with three layers of 300 units has 181,000 parameters and 100 points. On *two moons*, two interleaved half circles of points with one label each, gradient descent fits
 # them all; on points of a line labelled by the sign of a fast sine wave it gets stuck. A theorem proposes a number to look at: the Jacobian $J$ of the outputs with
-# respect to the parameters. If the vector of labels is a combination of the columns of $J$, the two are *aligned*.
+# respect to the parameters. If the vector of labels is a combination of the columns of $J$, the data and the network are called *aligned*.
 #
 # **Does alignment decide whether training succeeds?** At a point, yes: near a stationary point where the labels are
-# safely aligned, the loss must be near zero. **What breaks it**: "in the column space" is a question for exact arithmetic. With
+# aligned, and the coefficients of that combination are not large, the loss must be near zero. **What breaks it**: "in the column space" is a question for exact arithmetic. With
 # 32 bits the answer for the sine wave is *no* or *yes, whatever the labels*, as a tolerance decides; and a run
 # can be aligned at every step and still stop at a large loss, because its limit is not.
 
@@ -138,7 +138,7 @@ figures.numbers(
 # $\dot f_X=-JJ^\top\nabla_f\mathcal L$, where $\nabla_f$ is the gradient with respect to the outputs: what is orthogonal to all columns of $J$ does not change. After this chapter you can
 #
 # - say which networks have the structure that makes stationary points informative, and test a new one;
-# - bound the loss by the size of the gradient, and see from which number the bound is void;
+# - bound the loss by the size of the gradient, and name the quantity that makes this bound useless when it grows;
 # - explain why "aligned at every step" does not pass to the limit, and repair the theorem;
 # - measure alignment with a tolerance that you can defend, and tell what causes it from what goes with it.
 #
@@ -150,7 +150,7 @@ figures.numbers(
 #
 # Take $f(x;\theta)=\theta x$ with two inputs $x=1$ and $x=1$. The Jacobian is the column $(1,1)^\top$. Labels
 # $(3,3)$ are a multiple of it: aligned, and $\theta=3$ fits. Labels $(1,-1)$ are orthogonal to it, and no $\theta$
-# fits. Between the two, the labels $(2,1)$ split into $(\frac32,\frac32)$ in the column and $(\frac12,-\frac12)$ outside, so the share outside is $\sqrt{1/2}/\sqrt5=.32$, as the cell above prints; the best fit $\theta=\frac32$ leaves exactly this part as residual. Nothing here asks $J$ to have full rank: the tangent kernel $\Theta=JJ^\top$ is singular in both cases.
+# fits. Between the two, the labels $(2,1)$ split into $(\frac32,\frac32)$ in the column and $(\frac12,-\frac12)$ outside, so the share outside is $\sqrt{1/2}/\sqrt5=.32$, as the cell above prints; the best fit $\theta=\frac32$ leaves exactly this part as residual. Nothing here asks $J$ to have full rank: the tangent kernel $\Theta=JJ^\top$ is singular for all three label vectors.
 #
 # In a linear model $J$ is constant, so one computation answers the question for all times. In a network $J$ changes during training, and labels that are aligned at one step may be misaligned at another.
 #
@@ -389,7 +389,8 @@ ledger.check(
 # For the squared loss and $y^\star=y$, $c=1$, the first term is zero. For the cross-entropies
 # $\mathcal L^\star(cy_\ell)$ is $\ln(1+e^{-c})$ or $\ln(1+(d_y-1)e^{-2c})$, since the prediction $c(2y-1)$ has the entry $c$ at the right class and $-c$ at the others: it tends to zero as $c$ grows, and already at
 # $c=1$ all samples are classified correctly. **So an aligned stationary point has the least possible loss.** No wide
-# layer, no full rank, no frozen features.
+# layer, no full rank and no frozen features are needed. A cross-entropy is positive at every $\theta$, so with it no point is both stationary and aligned with $y_\ell$;
+# what the bound says there is that a small gradient and, for a large $c$, a moderate $\lVert\theta_S-\hat\omega_c\rVert$ together mean a small loss.
 #
 # The size of the bound depends on $\lVert\hat\omega_c\rVert$, which is at most $|c|\,\lVert y^\star\rVert$ over the smallest singular value of $J$ that
 # $y^\star$ uses. If that one tends to zero, the bound {eq}`eq-data-architecture-alignment-key` holds and says nothing.
@@ -412,6 +413,9 @@ ledger.check(
 #    $\lVert f_X-cy_\ell\rVert$ $\ge\lVert(I-\Pi)(f_X-cy_\ell)\rVert$ $=|c|\,\lVert(I-\Pi)y_\ell\rVert$.
 # 3. The last factor is positive when $y_\ell\notin\operatorname{Col}J$, so the distance is positive for $c\ne0$. $\square$
 # :::
+#
+# The check takes numbers $c$ with $10^{-3}\le|c|\le10$. On the straight line all of $(1,-1)$ lies outside, so the distance has to be at least $10^{-3}\lVert y_\ell\rVert$; for 20 networks that meet two points twice, with different
+# labels, it has to be at least the bound of step 2. Both differences are divided by $10^{-3}\lVert y_\ell\rVert$.
 
 # %%
 line_X, line_y = torch.ones(2, **like), torch.tensor([1.0, -1.0], **like)  # f = θx, misaligned labels
@@ -480,7 +484,7 @@ ledger.check(
 # :::{prf:theorem} The best of the aligned iterates
 # :label: representation-thm-3
 # Let {prf:ref}`representation-assumption-1` and {prf:ref}`representation-assumption-3` hold, and let
-# $\theta_{k+1}=\theta_k-\frac{2\rho}L\nabla\mathcal L(\theta_k)$ with $0<\rho<1$. Let $\mathcal K$ be a set of steps with
+# $\theta_{k+1}=\theta_k-\frac{2\rho}L\nabla\mathcal L(\theta_k)$ with $0<\rho<1$. Let $\mathcal K$ be a finite, non-empty set of steps with
 # $y^\star\in\operatorname{Col}J(\theta_k)$ for all $k\in\mathcal K$, and $k_0$ its first element. Then for every $c\in\mathbb R$
 #
 # $$
@@ -514,7 +518,7 @@ ledger.check(
 # :::
 #
 # For the check, small $\tanh$ networks (21 parameters, eight points) are trained from several starts. $L$ is
-# fixed beforehand; that it is large enough is tested at every step, by the decrease of step 2. The first cell has the update,
+# fixed beforehand; that it is large enough is tested at the recorded steps, by the inequality of step 3 (a row of "Checks behind this page"). The first cell has the update,
 # written out. The next ones run it and record, at every tenth step, what the bound needs (`along`: losses, gradients, $\lVert\theta_S\rVert$, $\lVert\hat\omega_1\rVert$ and $J$), evaluate best loss and bound for all prefixes of three sets of steps (`best_and_bound`), and add a second instance that comes near to its bound (`far_start`): one weight, one point, the logistic loss, and a start so
 # far on the wrong side that the gradient is constant for thousands of steps. The networks stay far below their bound; the second instance comes within a factor of ten of its own.
 
@@ -840,7 +844,7 @@ plt.show()
 # $1$ the weight $w_2$ shrinks to a third each time and is never zero. The loss tends to $\frac{16}{75}$, not to $\mathcal L^\star(y)=0$; but $\frac{16}{75}$ is the infimum, so the limit is a global minimum all the same. In the second, $f=wu$ with one point, $y=1$ and the start $w=-u=\frac12$ (exercise 1), $J=(u,w)$ is never zero, $y$ is
 # aligned at every step, and the loss tends to $1$ although its infimum is $0$: here the limit is no global minimum either.
 #
-# For the first alternative of the theorem we train wider networks on six points, two of which occur twice with the same label. Then $J$ has rank four only, $JJ^\top$ is singular, and the labels are aligned because equal points have equal labels.
+# For the first alternative of the theorem we train wider networks on six samples at four points, two of which occur twice, with the same label each time. Then $J$ has rank four only, $JJ^\top$ is singular, and the labels are aligned because equal points have equal labels.
 #
 # The second alternative needs a target $y^\star$ that is lost at the limit, slowly. Let $f_X(w_1,w_2,u)=(w_1,\,w_2u,\,0)$ with the labels $(1,0,1)$ and $S=\{w_1,w_2\}$. The columns of $J$ are $(1,0,0)$, $(0,u,0)$ and $(0,w_2,0)$, so $y^\star=(1,\frac1{10},0)$ is aligned as long as $u$ or $w_2$ is not zero. From $w_2=u$ both shrink like
 # $t^{-1/2}$ in the time $t=\sum_k\eta_k$: at the limit $(1,0,0)$ the target is outside with a share of $.0995$, and on the way $\lVert\hat\omega_c\rVert$ grows like $t^{1/2}$. But the gradient, $\frac23w_2u^2$ in each of the two, falls like $t^{-3/2}$, and the product like $1/t$. So the theorem applies, with a constant step and with steps $(k+1)^{-0.6}$, and says that the limit, $\mathcal L(\theta_\infty)=\frac13$, is at most
@@ -936,7 +940,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The bound $10^{-6}$ on the five networks was fixed beforehand: four thousand steps at the rate that the smallest singular values allow. Now put the bound of {prf:ref}`representation-thm-3` beside
+# The bound $10^{-6}$ on the five networks was fixed beforehand, as a level that four thousand steps reach at the rate which the smallest singular values allow. Now put the bound of {prf:ref}`representation-thm-3` beside
 # the loss, for small networks and for the run that stalls.
 
 # %%
@@ -1387,7 +1391,7 @@ ledger.check(
 #
 # The source reports the change of the tangent kernel, $\lVert\Theta_K-\Theta_0\rVert_F^2$, to show that these runs are far from a regime in which
 # features are frozen. Its numbers, of order $10^{7}$ to $10^{13}$, depend on the scale of the start; divided by $\lVert\Theta_0\rVert_F^2$
-# they do not.
+# they do not. In the first row under the figure, "exceeds by" is a difference of means over the seeds, and "at least" the lower end of its 99.9 % interval, which must be positive.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The kernel moves by orders of magnitude, except where training died.** Change of the tangent kernel relative to its start, squared Frobenius norm, geometric means with bands over the living runs, those in which no layer died. What breaks it (dashed): one of the sine runs that lost a layer; its kernel returns to the size at the start.", "name": "fig-data-architecture-alignment-kernel"}, "image": {"alt": "Log-log plot of relative kernel change against epochs. Two moons rises to about ten to the eighth, sine to about ten to the fifth. A dashed curve rises with the sine and then drops to about one tenth."}}
 fig, ax = figures.subplots(size=(6.0, 4.0))
@@ -1485,7 +1489,7 @@ figures.comparison(
 
 # %% [markdown]
 # Images here: 300 random ones (400 epochs) and 200 digits (50 epochs), ten batches an epoch, against 1000 and 400 in
-# the source. Three digit runs of the smallest width still make errors after 50 epochs, and seven of them were misaligned for a while. The source's sizes are ready, one width at a time:
+# the source. Three digit runs of the smallest width still make errors after 50 epochs, and seven of the ten runs of that width were misaligned for a while. The source's sizes are ready, one width at a time:
 # `python -m learning_dynamics.experiments.data_architecture_alignment.training random --scale paper --part 1/3`, and the same with `digits
 # --semeion FILE` where Semeion's file is at hand.
 #
@@ -1527,7 +1531,7 @@ ledger.check(
 #
 # - **If a run is stuck, look for dead units before you blame the data**: a layer whose units all have a slope near zero takes the rank of $J$ and the fit with it. A smaller step size repaired all ten runs here; a larger network did not.
 # - **Use the share of the labels outside the columns as a measurement, with its tolerance and precision beside it.** Compute $J$ (or its Gram matrix) in 64 bits. A statement "aligned" without a tolerance has no meaning on a computer.
-# - **To bound how far a run is from the best loss**, compute $\lVert\theta_S-\hat\omega\rVert\lVert\nabla\mathcal L\rVert$ by one damped least-squares solve with products of $J$ and $J^\top$. A small gradient alone proves nothing: in the stalling run it tends to zero at a loss of $8/9$.
+# - **To bound how far a run is from the best loss**, take $\omega$ from one damped least-squares solve with products of $J$ and $J^\top$ and compute $\mathcal L_\theta(\omega)+\lVert\theta_S-\omega\rVert\lVert\nabla\mathcal L\rVert$ ({prf:ref}`representation-lemma-1`; damped coefficients do not reach the labels quite, hence the first term). A small gradient alone proves nothing: in exercise 1 it tends to zero at a loss of $1$, though the infimum is $0$.
 # - **Give a model an affine last layer** (no activation behind it) if you want these bounds.
 # - **Where it fails**: for classification exact alignment with $\pm1$ labels is more than one needs; alignment at a step says nothing about the limit; and what goes together with failure need not cause it.
 #
@@ -1543,12 +1547,12 @@ ledger.check(
 # :class: dropdown
 # With $u=-w$ the gradient is $2(wu-1)(u,w)=2(1+w^2)(w,-w)$, so $w\leftarrow w(1-2\eta(1+w^2))$ and $u\leftarrow-w$ again: never zero for
 # $2\eta(1+w^2)<1$, and geometrically small. $J=(u,w)\ne0$, so $\operatorname{Col}J=\mathbb R$. The loss tends to $1$.
-# $\lVert\hat\omega\rVert=1/(\sqrt2|w|)$ and $\lVert\nabla\mathcal L\rVert\approx2\sqrt2|w|$: the product tends to $2$, not to zero.
+# At the limit $w=u=0$ one has $J=0$, so $y\notin\operatorname{Col}J$: the first alternative fails. And the second fails, since $\lVert\hat\omega\rVert=1/(\sqrt2|w|)$ and $\lVert\nabla\mathcal L\rVert\approx2\sqrt2|w|$: the product tends to $2$, not to zero.
 # :::
 #
 # :::{exercise} Predict a number
 # :label: ex-data-architecture-alignment-rank
-# A Jacobian has $n=50$ rows and rank $20$. The labels are fair coins, independent of it. What is the mean of the squared share of the labels outside the columns?
+# A Jacobian has $n=50$ rows and rank $20$. The labels are $1$ or $-1$ by the toss of a fair coin, independently of it. What is the mean of the squared share of the labels outside the columns?
 # :::
 #
 # :::{solution} ex-data-architecture-alignment-rank
@@ -1601,7 +1605,7 @@ assert run.scale == "smoke" or abs(float(other_loss) - 2) < 5e-4
 #
 # 1. Networks with an affine last layer satisfy $f_X=J\theta_S$; this makes the loss at an aligned point at most
 #    $\lVert\theta_S-\hat\omega\rVert\lVert\nabla\mathcal L\rVert$ above the best.
-# 2. No full rank is needed, only $y_\ell\in\operatorname{Col}J$; and away from $c=0$ that is also necessary.
+# 2. No full rank is needed, only $y_\ell\in\operatorname{Col}J$; for outputs equal to $cy_\ell$ with $c\ne0$ that is also necessary.
 # 3. Alignment at every step does not pass to the limit: ask for it at the limit, or watch $\lVert\hat\omega\rVert\lVert\nabla\mathcal L\rVert$.
 # 4. On a computer alignment is a residual at a tolerance and a precision. State both.
 # 5. A layer that dies destroys alignment and training together. What goes with failure need not be its cause.
@@ -1904,7 +1908,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# *Networks.* Columns are added when hidden units are added, since those of the old units stay; the mean squared share of random labels outside is $1-\operatorname{rank}J/nd_y$.
+# *Networks.* In a network with one hidden layer, added hidden units add columns to $J$ and leave those of the old units as they are; the mean squared share of random labels outside is $1-\operatorname{rank}J/nd_y$.
 # A singular tangent kernel can fit: LeNet with $m=1$ and ten outputs has 4,258 parameters, fewer than the 4,500 outputs of 450 digits.
 # And softplus of sharpness 100 is ReLU up to $\ln2/100$ (figure 6 of the source).
 

@@ -379,7 +379,7 @@ for name, k, step, columns, new in slices:
 # first component moves by $-c\sqrt e/(1-\gamma)$ and the rest does not move at all. Where episodes end, states
 # near the goal gain less, and both move: in mountain car, and in four rooms if the walk is made to end at the goal.
 #
-# Of mountain car the released components at offset 0 are known to us, at the internal discount 0.95; its crosses stand there only.
+# For mountain car we know the released components only at offset 0 and the internal discount 0.95, so its panel has crosses only there.
 
 
 # %%
@@ -453,8 +453,8 @@ def from_released(later):  # differences at offsets 0, .5 (ours larger by later 
 
 
 # %% [markdown]
-# How to read a card or row: one that says "27 values, worst 2.1; allowed 3; what breaks it: 4" means that each of 27 measured numbers had to
-# stay below 3, that the largest was 2.1, and that the same measurement with the effect removed or exchanged gave 4 at best, so the check could fail.
+# How to read a card or row: one that says "27 values, worst 2.1 against 3; what breaks it: ... (4 at best)" means that each of 27 measured numbers had to
+# stay below 3, that the largest was 2.1, and that the same measurement with the effect removed or exchanged gave no number below 4, so the check could fail.
 # "(At least ...)" after a difference of means is the lower end of its 99.9 % interval, which must be positive.
 
 # %% tags=["hide-input"]
@@ -895,12 +895,12 @@ ledger.check(
 #
 # ## The internal discount
 #
-# The larger $\hat\gamma$, the more $P$ favours the ones, so the residual should feel the offset less. An undrawn cell lags
-# behind the common level by a share of the order of $(1-\hat\gamma)^2$. The source reads its figure in three sentences: the residual is
+# The larger $\hat\gamma$, the more $P$ favours the ones, so the residual should feel the offset less. Behind the leading term of $P$ comes one of the form $(1-\hat\gamma)^{-1}(h\mathbf 1^\top+\mathbf 1h^\top)$ with a bounded vector $h$,
+# so a single undrawn cell runs ahead of the common level or lags behind it by a share of the order of $1-\hat\gamma$. On the mean over the cells $h$ cancels, and the lag is of the order of $(1-\hat\gamma)^2$ only. The source reads its figure in three sentences: the residual is
 # less sensitive to the offset for a larger $\hat\gamma$; in the chain the least sensitive $\hat\gamma$ is not the best one; and the best need not
 # be the true discount. The first is tested in four rooms, over the whole evaluation set as in the source: the rise of the residual from $c=0$ to
 # $c=1$ gets smaller with each larger $\hat\gamma$. (Over the 121 cells alone it falls much faster, since the absorbing state leaves every learner a floor that rises by ten with $c$.) In
-# the chain of our twenty seeds there is nothing to feel, and in mountain car $\hat\gamma$ makes little difference. And the same
+# the chain none of our twenty seeds feels the offset, and in mountain car $\hat\gamma$ makes little difference. And the same
 # factor $(1-\hat\gamma)^{-2}$ limits the step size.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**A larger internal discount buys insensitivity and pays with step size.** Final residual against the internal discount (on an axis of $\\ln\\frac{\\hat\\gamma}{1-\\hat\\gamma}$), one curve an offset. Left: step size tuned for each discount as the source marks it; three domains. Right: one step size for all, the largest at which none diverges. Vertical line: the true discount. What breaks the rule of thumb 'use the true discount': in four rooms the smallest residual lies to its left at offset 0, and to its right at offset 1.", "name": "fig-value-learning-discount"}, "image": {"alt": "Five panels: chain, four rooms, mountain car from above, tuned left and, but for mountain car, untuned right. Curves for three offsets against the internal discount. In four rooms they come closer to each other to the right; in mountain car they are flat and far apart."}}
@@ -1046,7 +1046,7 @@ ledger.check(
 # mark is what can be tested: does any other step of the grid end lower, averaged over the offsets, by more than three standard errors of the
 # difference? (The same seeds are trained with every step, so the differences are paired. A step at which a run diverges is not lower.)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Every sweep of the source, one action.** Final residual against the step size, mean of 20 seeds, all on log axes; a curve ends where a run diverges. Explicit: one curve an offset (0, 0.5, 1, darker is larger). Implicit: one curve an internal discount, at offset 1. Circles: the steps marked best. What breaks a run: a step beyond a limit that falls by a factor of four with each halving of one minus the discount, or, explicit, from a cell drawn too often in one batch.", "name": "fig-value-learning-sweeps"}, "image": {"alt": "Six panels: chain, four rooms, mountain car in rows, explicit left and implicit right. Explicit curves are nearly flat and end; implicit curves for larger discounts end further left."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Every sweep of the source, one action.** Final residual against the step size, mean of 20 seeds, all on log axes; a curve ends where a run diverges. Explicit: one curve an offset (0, 0.5, 1, darker is larger). Implicit: one curve an internal discount, at offset 1. Circles: the steps marked best. What breaks a run: a step beyond a limit that falls by a factor of four with each halving of one minus the discount, or, for the explicit learner, one cell drawn too often in one batch.", "name": "fig-value-learning-sweeps"}, "image": {"alt": "Six panels: chain, four rooms, mountain car in rows, explicit left and implicit right. Explicit curves are nearly flat and end; implicit curves for larger discounts end further left."}}
 fig, axes = figures.subplots(3, 2, size=(8.6, 9.6))
 sweep_ticks = {
     "chain": [(4.5, 5, 6), (4, 5, 6, 8)],
@@ -1144,7 +1144,7 @@ for id, title, domain, kind, discount, wrong in sweeps:
 # :::
 #
 # What changes more than the gradient is the start: the largest of four random rewards is on average above a single one, and the values begin
-# higher by a common amount. At offset 1 this helps the explicit learner where it cannot move.
+# higher by a common amount. At offset 1 this helps the explicit learner in the cells whose values it cannot move.
 
 
 # %%
@@ -1455,13 +1455,13 @@ ledger.check(
 # ## The noise of an update
 #
 # How much of an update is signal and how much is noise of the batch? Appendix F of the source plots, at the end of training, the *moment ratio* $\rho=\mathbb E\lVert\Delta\beta\rVert^2/\lVert\mathbb E\Delta\beta\rVert^2$
-# of one update and the bound $1+\frac1b(r_{\max}/r_{\min})^2$, which holds up to a constant if all residuals have one sign, and calls the result inconclusive. With
+# of one update and the bound $1+\frac1b(r_{\max}/r_{\min})^2$ on it; it calls the result inconclusive. Here $r_i=f(x_i)-y_i$ is the residual of the $i$-th of the $n$ data points, $r_{\max}$ and $r_{\min}$ are the largest and the smallest $|r_i|$, and the bound holds, up to a constant factor, for the implicit learner if all $r_i$ have one sign. With
 # batches drawn with replacement and $V_i=r_iP\phi(x_i)$ one has exactly, to first order in the step,
 #
 # $$\rho=\frac1b\Bigl(\frac{n\sum_i\lVert V_i\rVert^2}{\lVert\sum_iV_i\rVert^2}+b-1\Bigr).$$
 #
 # The source reads its two figures so: the bound does not vary much with the offset, no strong trend is expected or seen in the ratio, and for the explicit learner
-# the ratio is constant. To test this, a straight line in $c$ is fitted to $\ln\rho$, and to the logarithm of the bound, in each seed. There is a trend if the mean slope over
+# the ratio is constant. (The last is true, with the value $(n+b-1)/b$, for one-hot features if no two data points share a state; here many do.) To test this, a straight line in $c$ is fitted to $\ln\rho$, and to the logarithm of the bound, in each seed. There is a trend if the mean slope over
 # the seeds is more than three standard errors from zero; this is stricter than "no strong trend", for it does not ask how large the slope is. (In four rooms at $c=0$ the explicit learner's bound is infinite, since the residual of the absorbing state is zero; this offset is left out there.)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the chain the noise of an update at the end of training does not feel the offset; in four rooms it does.** Chain, median over 20 seeds. Left: moment ratio; right: the right side of its bound, which needs residuals of one sign and has lost its premise by then. What breaks the constancy of the explicit ratio: four rooms (dashed), where the ratio rises fivefold.", "name": "fig-value-learning-noise"}, "image": {"alt": "Left: flat lines for explicit and implicit learners in the chain, a dashed line that rises fivefold for four rooms. Right: nearly flat lines."}}
@@ -1548,7 +1548,7 @@ for id, name, statement, reason in (
 
 # %% [markdown]
 # So the source's reading holds in the chain and fails in four rooms, where the explicit ratio rises about fivefold with the offset; in mountain car it fails for the implicit ratio only.
-# "No trend" of the bound is a weak finding everywhere: one residual near zero makes it huge, so three standard errors of its change from $c=0$ to $c=1$ are a factor between 2 and 17.
+# "No trend" of the bound is a weak finding everywhere: one residual near zero makes it huge, so a change by a factor between 2 and 17 from $c=0$ to $c=1$, depending on the panel, is still within three standard errors.
 #
 # The plots are inconclusive because they are taken at the end, where signs are mixed. At the start all residuals have one
 # sign once the offset is large enough, it makes them more equal, and ratio and bound fall; this fall is the control of the two rows.

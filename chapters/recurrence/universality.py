@@ -182,7 +182,7 @@ ledger.check(
 # with $N$ complex eigenvalues $\lambda_i$ in the vector $\lambda$, the entrywise product $\odot$ and the vector $\mathbf 1$ of ones. The network $f$ with weights $\theta$ is one and the same for every $j$, hence *position-wise*. It sees real and imaginary parts of $x_j$.
 # :::
 #
-# Further letters: $u_{0:j}$ is the vector $(u_0,\dots,u_j)$, $A^+$ the pseudo-inverse of a matrix $A$ (it solves $Ax=b$ by least squares, with the shortest solution), and $T$ the number of inputs, which is fixed. The imaginary unit is an upright $\mathrm i$, since $i$ counts eigenvalues.
+# Further letters: $u_{0:j}$ is the vector $(u_0,\dots,u_j)$, $A^+$ the pseudo-inverse of a matrix $A$ (it solves $Ax=b$ by least squares, with the shortest solution), and $T$ the number of inputs, which is fixed. The imaginary unit is an upright $\mathrm i$, since $i$ counts eigenvalues. A bar over a complex number is its conjugate; over a matrix or a state, as in $\bar M$ and $\bar x$ below, it means the real parts stacked upon the imaginary parts.
 #
 # The layer imitates the map if $f(x_j;\theta)\approx\mathcal Y_j(u_0,\dots,u_j)$ for all inputs and all $j$. The network has no memory, so everything that it needs must be in $x_j$.
 #
@@ -213,7 +213,7 @@ ledger.check(
 # :::{prf:proposition} The past is read back from the state
 # :label: thesis-eq-134
 # Let $M_j\in\mathbb C^{N\times(j+1)}$ with entries $[M_j]_{il}=\lambda_i^{j-l}$ be the *memory matrix*. Then $x_j=M_ju_{0:j}$. If $N\ge j+1$ and the eigenvalues are distinct, $u_{0:j}=M_j^+x_j$; for $N=j+1$, $\det M_j=\prod_{i<k}(\lambda_i-\lambda_k)$.
-# Since the inputs are real, $2N\ge j+1$ is enough, if no eigenvalue is real and no two are conjugate.
+# Since the inputs are real, $2N\ge j+1$ is enough, if the eigenvalues are distinct, none is real and no two are conjugate.
 # :::
 #
 # *The key step, and the whole proof.* If two inputs have the same state, the difference $w$ of the two has $\hat w_j(\lambda_i)=0$ for all $i$. That is a polynomial of degree at most $j$ with $N$ roots. Its coefficients are real, so the conjugates
@@ -434,7 +434,7 @@ figures.comparison(
 #
 # :::{prf:proposition} How many slots a range of angles has
 # :label: thesis-beyond-slots-law
-# Let the eigenvalues lie on the unit circle, with $N\to\infty$ angles spread evenly over $[0,\vartheta]$. Then $\frac{\vartheta}{\pi N}\bar M^\top\bar M$ tends to the matrix $K$ with entries $\frac{\sin\vartheta(l-m)}{\pi(l-m)}$. All its eigenvalues lie in $[0,1]$, and they add up to $T\vartheta/\pi$. For every fixed $\delta$ all but a number of order $\log T$ lie within $\delta$ of $1$ or of $0$.
+# Let the eigenvalues lie on the unit circle, with $N\to\infty$ angles spread evenly over $[0,\vartheta]$, where $0<\vartheta<\pi$. Then $\frac{\vartheta}{\pi N}\bar M^\top\bar M$ tends to the matrix $K$ with entries $\frac{\sin\vartheta(l-m)}{\pi(l-m)}$. All its eigenvalues lie in $[0,1]$, and they add up to $T\vartheta/\pi$. For every fixed $\delta$ all but a number of order $\log T$ lie within $\delta$ of $1$ or of $0$.
 # :::
 #
 # *The key step.* The entry of $\bar M^\top\bar M/N$ is the mean of $\cos\varphi(l-m)$ over the angles $\varphi$, which is $\frac{\sin\vartheta(l-m)}{\vartheta(l-m)}$. For every real vector $w$, $\;w^\top Kw=\frac1{2\pi}\int_{-\vartheta}^{\vartheta}\bigl|\sum_lw_le^{\mathrm il\varphi}\bigr|^2d\varphi$: the share of $w$ at frequencies below $\vartheta$. It lies between zero and the integral over all frequencies, $\lVert w\rVert^2$, so the eigenvalues of $K$ lie in $[0,1]$. Each of the $T$ entries of the diagonal is $\vartheta/\pi$. That
@@ -657,7 +657,7 @@ plt.show()
 
 # %% [markdown]
 # :::{dropdown} Answer
-# Hardly. On the mean of ten digits two thirds of the norm are still missing with 32 half roots, one third with 130 (the row "The more states, the more faithful" below, where $K$ is called $N$). A row of the image is 28 pixels long, and 32 frequencies out of 392 show little more than where the rows of the digit are bright.
+# Hardly. On the mean of ten digits two thirds of the norm are still missing with 32 half roots, one third with 130 (the row "The more states, the more faithful" below, which writes $N$ for this $K$). A row of the image is 28 pixels long, and 32 frequencies out of 392 show little more than where the rows of the digit are bright.
 # :::
 #
 # ### How does the reader know how long the input was?
@@ -710,7 +710,7 @@ ledger.check(
 #
 # :::{prf:proposition} What is lost
 # :label: thesis-claim-information-lower-bound
-# Let $2N<T$. Then some inputs $w\ne0$ lead to the state zero, so that $u$ and $u+w$ cannot be told apart, in any precision. If the inputs are independent standard normal numbers, then for *every* decoder, linear or not, the mean squared errors of the $T$ inputs add up to at least $T-2N$.
+# Let $2N<T$, and let $\bar M$ belong to the last position, $j=T-1$. Then some inputs $w\ne0$ lead to the state zero, so that $u$ and $u+w$ cannot be told apart, in any precision. If the inputs are independent standard normal numbers, then for *every* decoder, linear or not, the mean squared errors of the $T$ inputs add up to at least $T-2N$.
 # The best decoder is $\bar M^+$, and the error of input $l$ is $1-[\bar M^+\bar M]_{ll}$. More generally, no continuous map from $\mathbb R^T$ to $\mathbb R^m$ with $m<T$ is one-to-one.
 # :::
 #
@@ -744,7 +744,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# Real inputs are not arbitrary. Pixels of digits follow patterns.
+# The inputs of a task are not arbitrary: pixels of digits, say, follow patterns.
 #
 # :::{prf:assumption} Inputs from a small family
 # :label: thesis-assumption-5-5-1
@@ -888,7 +888,7 @@ ledger.check(
 #
 # :::{prf:theorem} Universality of linear recurrence plus network
 # :label: thesis-thm-5-5-1
-# Let {prf:ref}`thesis-assumption-5-5-2` hold. Let the $N$ eigenvalues be distinct, none real and no two conjugate, and $2N\ge T$; or let {prf:ref}`thesis-assumption-5-5-1` hold, $2N\ge p$, and the eigenvalues be drawn from a density. Add a clock state. Let the activation of the network be continuous and not a polynomial. Then for every $\varepsilon>0$ there are a
+# Let {prf:ref}`thesis-assumption-5-5-2` hold. Let the $N$ eigenvalues be distinct, none real and no two conjugate, and $2N\ge T$; or let {prf:ref}`thesis-assumption-5-5-1` hold, $2N\ge p$, and let the eigenvalues be drawn from a density; then what follows holds with probability one. Add a clock state. Let the activation of the network be continuous and not a polynomial. Then for every $\varepsilon>0$ there are a
 # width and weights of a network with one hidden layer, so that
 #
 # $$
@@ -919,7 +919,7 @@ ledger.check(
 #
 # *A jump.* Let the target be the sign of $u_0u_j$. It jumps from $-1$ to $1$ where $u_0u_j=0$. A network is continuous in the inputs, so on one side of the jump it errs by at least $1$, whatever its width.
 #
-# The check takes the target $u_0u_j$ on $[-1,1]^4$, two half roots and a clock: one network for all four positions. Its hidden weights are random, only the last layer is fitted, by least squares on 2,000 sequences. That is a special case of training, so it can only be worse.
+# The check takes the target $u_0u_j$ on $[-1,1]^4$, two half roots and a clock: one network for all four positions. Its hidden weights are random, only the last layer is fitted, by least squares on 2,000 sequences. The best choice of all its weights can only come closer than this.
 
 
 # %%
