@@ -173,7 +173,9 @@ def distance_after(share, steps=4000):  # |z_k| from this share of the edge
 # %% [markdown]
 # Each result on this page is checked by a computation, whose outcome stands in a row or a card below it: what was
 # measured, what it was allowed to be, and the same number for something wrong, which has to fail.
-# {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them.
+# "At best" is the wrong value that comes nearest to passing, "against at least 0" a bound from below, and every interval has the level
+# 99.9 %. In "100 ε · condition" $\varepsilon=2.2\cdot10^{-16}$ is the rounding unit, multiplied by a condition number that enlarges rounding.
+# {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the rest.
 
 # %% tags=["hide-input"]
 starting = torch.linspace(-5, 5, 11, **like)
@@ -321,8 +323,8 @@ ledger.check(
 # itself at $\lambda=0$. $\square$
 # :::
 #
-# The check takes a network with one output for the log-odds of a label, of fifty random ones that with the best conditioned Fisher
-# matrix, so that rounding does not hide the result. The model's gradient is computed by
+# The check takes a network with one output, the log-odds of a label. Of fifty random networks it takes the one whose Fisher matrix is
+# best conditioned, so that rounding does not hide the result. The model's gradient is computed by
 # automatic differentiation of the loss of the linearized network, without $F$.
 
 # %%
@@ -531,8 +533,8 @@ figures.comparison(
 #
 # (iii) If $C$ has a negative lowest eigenvalue $\lambda_d(C)$, (ii) holds for all radii with $\lambda>-\lambda_d(C)$, unless
 # $\nabla\mathcal L$ is orthogonal to all its eigenvectors. In this *hard case* the longest of these steps may be too short; the
-# minimizer in the ball is then the limit of $\delta(\lambda)$ for $\lambda\downarrow-\lambda_d(C)$, plus the missing length along such an
-# eigenvector.
+# minimizers in the ball are then the limit of $\delta(\lambda)$ for $\lambda\downarrow-\lambda_d(C)$, plus an eigenvector of
+# that kind, scaled so that the sum is as long as the radius.
 # :::
 #
 # *Why one should expect it.* A quadratic model is good nearby. The honest use of it is to minimize it over a ball that one
@@ -658,7 +660,7 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-damping-rule)
 #
-# but $\theta_{k+1}=\theta_k$ if the loss would not fall.
+# but $\theta_{k+1}=\theta_k$ if the loss would not fall. (Then $\rho_k\le0$, so that $\lambda$ grows.)
 # :::
 #
 # The source recommends to adapt and prints no rule. The thresholds are those of {cite:t}`martens2010deep`, whose factor is
@@ -672,7 +674,8 @@ ledger.check(
 # was trusted too far, so $\lambda$ becomes $3$.
 #
 # Without damping the first step goes to $(1,-3)$, where the loss is $800$, and the second to the solution $(1,1)$. Such luck is
-# special: the second residual is linear, so that one step solves it, and what it leaves is linear too. From any start the losses
+# special. The second residual is linear, so that the first step makes it zero: the new first coordinate is $1$, and the first residual becomes
+# $-10(1-\theta_1)^2$, with $\theta_1$ from the start. Where the first coordinate is $1$, the first residual is linear too, and the second step makes it zero. So from any start the losses
 # are $\mathcal L_0$, $50(1-\theta_1)^4$, $0$.
 
 
@@ -929,13 +932,13 @@ figures.numbers(
 #
 # :::{prf:proposition} The late phase
 # :label: natgrad-beyond-late-phase
-# For $\mathcal L(z)=e^{-z}$ and $C=\mathcal L''$: (i) the undamped step is $z+1$, so the loss falls by the factor $e$ and the
+# For $\mathcal L(z)=e^{-z}$ and $C=\mathcal L''$: (i) the undamped step leads to $z+1$, so the loss falls by the factor $e$ and the
 # gain ratio is $2(1-1/e)=1.2642$, always. (ii) With a fixed $\lambda>0$, $\mathcal L(z_k)$ falls only like $\lambda/k$.
 # :::
 #
 # :::{dropdown} Proof
 # (i) $\mathcal L''=\mathcal L=-\mathcal L'$: the step is $1$, it promises $M(1)=-\mathcal L+\frac12\mathcal L=-\frac12\mathcal L$ and delivers
-# $-(1-1/e)\mathcal L$. (ii) $z_{k+1}=z_k+1/(1+\lambda e^{z_k})$. With $u_k=e^{z_k}$,
+# $-(1-1/e)\mathcal L$. (ii) $z_{k+1}=z_k+1/(1+\lambda e^{z_k})$. So $u_k=e^{z_k}$ increases, and without bound, as the recursion has no finite limit. Hence
 # $u_{k+1}=u_k\exp\frac1{1+\lambda u_k}=u_k+\frac1\lambda+O(1/u_k)$, so $u_k\sim k/\lambda$. $\square$
 # :::
 #
@@ -1341,8 +1344,8 @@ ledger.check(
 #   The same $\rho$ and $\lambda$ steer them.
 # - **The letters $\varepsilon$ in Adam and $\lambda$ here do the same work,** on a diagonal and on the whole matrix.
 #
-# The source adds one more view: online natural gradient descent with a suitable damping is an extended Kalman filter, and $\lambda$ is the precision of
-# its prior {cite}`ollivier2018online`; {chapter}`Speed of convergence <curvature/convergence_speed>` takes that up.
+# The source adds one more view: online natural gradient descent with a certain kind of damping closely resembles an extended Kalman filter that estimates the
+# parameters {cite}`ollivier2018online`; {chapter}`Speed of convergence <curvature/convergence_speed>` takes that up.
 #
 # ## Exercises
 #

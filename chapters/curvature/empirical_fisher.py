@@ -213,8 +213,8 @@ plt.show()
 #
 # The check takes a small softmax network, evaluates all three matrices by different routes (per-sample gradients,
 # second derivatives of the loss, second derivatives of the probabilities) and adds them up. What is seen of a check on this page is a
-# card or a row. A row such as "12 values, worst 6e-16; allowed 2e-13; what breaks it: 0.4" says that twelve numbers that should be
-# zero were at most 6e-16, that rounding would excuse 2e-13, and that the same measurement with something wrong on purpose gave 0.4.
+# card or a row. A row such as "12 values, worst 6e-16 against 2e-13. What breaks it: … (0.4 at best)" says that twelve numbers that should be
+# zero were at most 6e-16, that rounding would excuse 2e-13, and that the same measurement with something wrong on purpose gave 0.4, of several wrong values the one nearest to passing. "Against at least 0" is a bound from below.
 # A row "A exceeds B by x (at least y)" gives the mean difference x over the seeds and the lower end y of its 99.9 % interval; $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 
@@ -545,9 +545,9 @@ assert torch.allclose(library.last, by_hand, rtol=1e-9)
 #    for $0<q<\tfrac12$ and above for $q>\tfrac12$.
 # 5. (iii) If $\theta_k\to0$, then $|\theta_{k+1}|<|\theta_k|$ for infinitely many $k$. By step 2, with $\eta_k$ for
 #    $\eta$, at each of them $|\theta_k|\ge(\eta_k/2)^{1/(2q)}$.
-# 6. Let $q\ge\tfrac12$ and $w=|\theta_k|^{2q}/\eta_k$. If $w\ge1$, Bernoulli's inequality (which needs $2q\ge1$) gives
-#    $w(1-1/w)^{2q}\ge w-2q$; if $w<1$, the right side of the claim $|\theta_{k+1}|^{2q}\ge|\theta_k|^{2q}-2q\eta_k$ is
-#    negative. Sum from $k$ to infinity. $\square$
+# 6. Let $q\ge\tfrac12$. Then $|\theta_{k+1}|^{2q}\ge|\theta_k|^{2q}-2q\eta_k$. Indeed, with $w=|\theta_k|^{2q}/\eta_k$ the left side is
+#    $\eta_kw\,|1-1/w|^{2q}$; if $w\ge1$, this is at least $\eta_k(w-2q)$ by Bernoulli's inequality (which needs $2q\ge1$), and if
+#    $w<1$, the right side is negative. Sum from $k$ to infinity. $\square$
 # :::
 
 # %%
@@ -664,7 +664,7 @@ ledger.check(
 #
 # :::{dropdown} Proof
 # 1. *Lengths.* $x_++x_-=y$ with both roots increasing in $y$, so $x_+'+x_-'=1$: the preimage of $(y_1,y_2)$ has the
-#    length $y_2-y_1$. By induction the set of $\theta_0$ with $|\theta_k|<\epsilon$ has length $2\epsilon$, whatever the steps.
+#    length $y_2-y_1$. By induction the set of $\theta_0$ with $|\theta_k|<\epsilon$ has length $2\epsilon$, whatever the steps. (The countably many starts that hit zero exactly are left out.)
 # 2. *Almost no start.* Suppose $\theta_k\to0$ on a set of starts of positive measure; then on a subset $A$ of finite
 #    measure $m>0$. For large $k$ more than half of $A$ (in measure) has $|\theta_k|<\epsilon$, so $m/2\le2\epsilon$. For
 #    $\epsilon<m/4$ this is a contradiction.
@@ -678,7 +678,7 @@ ledger.check(
 #
 # For a constant step $s_k$ grows like $\sqrt{2\eta k}$. With $\eta_k=c/k$ it still grows, like $\sqrt{2c\ln k}$; with
 # $k^{-3/2}$ it stops, far from zero. That functions of this kind keep Cauchy laws is a theorem of
-# {cite:t}`letac1977functions`; that $u-1/u$ is ergodic (no set of starts of positive measure is left to itself) is one of
+# {cite:t}`letac1977functions`; that $u-1/u$ is ergodic (of a set that no run enters or leaves, and its complement, one has measure zero) is one of
 # {cite:t}`adler1973ergodic`. The check of (ii) compares distribution functions on both sides of one step, exactly.
 
 # %%
@@ -768,8 +768,8 @@ ledger.check(
 # than to that of the other side, which is $1/(2q)$ away.
 #
 # What the measurement cannot do is place the threshold: any value between $0.75$ and $0.85$ would pass. Near the threshold $10^5$ steps are too few to judge: they suffice for a way back from
-# $X=((p+1)10^5)^{1/(p+1)}$ only, and the part of the integral up to $X$ is $(X^\kappa-1)/\kappa$ with $\kappa=p+1-1/p$. We judge an exponent if
-# $X^{-|\kappa|}<\frac12$: below the threshold more than half of the limit has then been reached, above it the growing
+# $X=((p+1)10^5)^{1/(p+1)}$ only, and the part of the integral up to $X$ is $(X^\nu-1)/\nu$ with $\nu=p+1-1/p$. We judge an exponent if
+# $X^{-|\nu|}<\frac12$: below the threshold more than half of the limit has then been reached, above it the growing
 # term is more than twice the constant one. This excludes $q=0.8$ and no other of the twelve exponents. (For $q\le\frac12$ there are no long ways back, as $p\le0$, and every exponent is judged.)
 
 # %%
@@ -906,7 +906,7 @@ figures.numbers(
 # (i) If the memory is such that $\theta_k\to0$ forces $u_k\to0$, as for no memory, decayed means and the plain mean of
 # all squares, then no run converges to $0$.
 #
-# (ii) If $u_k=\sum_{j\le k}\theta_j^2$ and $q\le1$, every run converges to $0$ linearly, for every step size.
+# (ii) If $u_k=\sum_{j\le k}\theta_j^2$ and $q\le1$, every run converges to $0$, at least linearly, for every step size.
 # :::
 #
 # *Why one should expect it.* In (i) the factor $u_k^{-q}$ in front of the gradient grows as long as $\theta_k$ comes nearer to zero. In (ii) it can only
@@ -1027,7 +1027,7 @@ plt.show()
 # Let $\theta_{k+1}=\theta_k-\eta(\theta_k^2+\lambda)^{-q}\theta_k$ with $\eta,q>0$, and let $\lambda^\star=(\eta/2)^{1/q}$.
 #
 # (i) If $\lambda\ge\lambda^\star$, every run converges to $0$; if $\lambda>\lambda^\star$ and $\eta\ne\lambda^q$, linearly with the factor $|1-\eta\lambda^{-q}|$ in the
-# limit. (ii) If $\lambda<\lambda^\star$, no run that avoids zero exactly converges to $0$, and $\pm\sqrt{\lambda^\star-\lambda}$ is a two-cycle. It attracts its neighbours
+# limit. (ii) If $\lambda<\lambda^\star$, no run converges to $0$ without hitting it exactly, and $\pm\sqrt{\lambda^\star-\lambda}$ is a two-cycle. It attracts its neighbours
 # if $\lambda>\lambda^\star\bigl(1-\frac1{2q}\bigr)$, and repels them below.
 # :::
 #
@@ -1175,10 +1175,10 @@ plt.show()
 # :::{dropdown} Proof
 # 1. The residual is $x^\top\delta-\zeta$, so $\nabla\mathcal L=S\delta$ and $\hat F$ $=\mathbb E[(x^\top\delta)^2xx^\top]+\sigma^2S$ $=(\sigma^2+\delta^\top S\delta)S+2S\delta\delta^\top S$.
 # 2. $\hat F\delta$ $=(\sigma^2+\delta^\top S\delta+2\delta^\top S\delta)S\delta$ $=(\sigma^2+3\delta^\top S\delta)\nabla\mathcal L$.
-# 3. (ii) The residual has the further term $-w(x_1^2-1)$, of mean zero and uncorrelated with $x$, so the gradient is
-#    $\delta$ again. In $\hat F$ the mixed terms are of odd degree and vanish; the square adds $w^2\,\mathrm{diag}(\mathbb E[(x_1^2-1)^2x_i^2])=w^2D$, with
-#    $\mathbb E[(x_1^2-1)^2x_1^2]=15-6+1=10$ and $\mathbb E[(x_1^2-1)^2]=2$.
-# 4. $\hat F=A+2\delta\delta^\top$ with the diagonal matrix $A=(\sigma^2+\delta^\top\delta)I+w^2D$, and $(A+2\delta\delta^\top)^{-1}\delta$ is a multiple of $A^{-1}\delta$. $\square$
+# 3. (ii) The residual has the further term $-w([x]_1^2-1)$, of mean zero and uncorrelated with $x$, so the gradient is
+#    $\delta$ again. In $\hat F$ the mixed terms are of odd degree and vanish; the square adds $w^2\,\mathrm{diag}(\mathbb E[([x]_1^2-1)^2[x]_i^2])=w^2\,\mathrm{diag}(D)$, with
+#    $\mathbb E[([x]_1^2-1)^2[x]_1^2]=15-6+1=10$ and $\mathbb E[([x]_1^2-1)^2]=2$.
+# 4. $\hat F=A+2\delta\delta^\top$ with the diagonal matrix $A=(\sigma^2+\delta^\top\delta)I+w^2\,\mathrm{diag}(D)$, and $(A+2\delta\delta^\top)^{-1}\delta$ is a multiple of $A^{-1}\delta$. $\square$
 # :::
 #
 # Far away the steps are too short, like $1/\lVert\delta\rVert^2$ of what they should be. Near the optimum they have $1/\sigma^2$ times the right length, without bound if the data can be fitted
@@ -1509,7 +1509,7 @@ figures.numbers(
 # time: one label a sample needs one gradient in the place of ten, and on a large network only the one-label
 # matrices are affordable. Between those two, in this small test, the difference is small for most of the run. Nor does the figure say that Adam is a poor optimizer:
 # it has exponent one half, small steps and a memory, and for these the theorems above do not exclude convergence. On digits
-# {numref}`fig-fisher-race` compares the two matrices with tuned constant steps.
+# {numref}`fig-fisher-race` (in {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>`) compares the two matrices with tuned constant steps.
 #
 # In one place the wrong scale of $\hat F$ does no harm at all: as a preconditioner (an approximate inverse that speeds up the solution of a linear system) for conjugate gradients, which find their step size themselves.
 #
@@ -1613,8 +1613,8 @@ for memory, low, high in (("largest", 0.0, 1e-60), ("decayed", 0.0499, 0.0502)):
 # :class: dropdown
 # :::
 #
-# Step 3: $\int^\infty u^{-q}du$ converges for $q>1$, so $u_k$ may grow without bound. From $\theta_0=10$: $u_k\ge50k$ as long as $|\theta_k|\ge\sqrt{50}$, and the
-# sum of the factors' deviations is at most $0.1\sum_k(50k)^{-2}<10^{-4}$. The run never leaves the neighbourhood of its start.
+# Step 3: $\int^\infty u^{-q}du$ converges for $q>1$, so $u_k$ may grow without bound. From $\theta_0=10$: $u_k\ge50(k+1)$ as long as $|\theta_k|\ge\sqrt{50}$, and the
+# sum of the factors' deviations from one is at most $0.1\sum_{k\ge0}(50(k+1))^{-2}<10^{-4}$. The run never leaves the neighbourhood of its start.
 
 # %% tags=["hide-cell"]
 rule = DiagonalFisher(0.1, 2.0, memory="sum")

@@ -210,7 +210,8 @@ plt.show()
 #
 # Each result on this page is checked by a computation like this one. A row or a card below it says what was measured and how large it was
 # allowed to be ($\varepsilon=2^{-52}$ is the rounding error of 64-bit numbers); after "what breaks it" the same number follows for something
-# wrong, the *control*, which has to fail. "At best" is the wrong value that comes nearest to passing, and "at least" the lower end of a 99.9 % interval.
+# wrong, the *control*, which has to fail; "at best" is the wrong value that comes nearest to passing. "Against at least 1" is a bound from below; "(at least 0.1)" after a
+# difference is the lower end of its 99.9 % interval, and "claimed 1, not 1.2" says that a 99.9 % interval contains 1 and has to exclude 1.2.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the rest.
 
 # %%
@@ -578,9 +579,9 @@ figures.numbers(run, "fig-minimum-norm-bet", {"optimizer": torch.arange(6)} | co
 # The preconditioned run does move, since $PX^\top w$ has a part in the plane. So does Adam.
 # :::
 #
-# One instance is an anecdote. On the 20-by-60 problems, from random starts, each method gets its row; the card is the
-# theorem with random preconditioners, run with momentum. What breaks the card is the nearest wrong formula, $P^{-1}$
-# in the place of $P$.
+# That was one problem. On the 20-by-60 problems, from random starts, each method has a row of its own; the card below
+# them tests the theorem with random preconditioners and momentum. What breaks it is a wrong formula that looks much the
+# same, with $P^{-1}$ in place of $P$.
 #
 # :::{dropdown} The tolerance with momentum
 # With momentum the last digit never settles: every step adds a rounding error, and momentum repeats it
@@ -901,7 +902,8 @@ ledger.check(
 #
 # There is noise, and yet no noise floor: at a solution every sample is fitted, so the gradient of each is zero. That
 # is particular to problems that can be interpolated. (The end-point check above and the figure below draw the samples
-# uniformly; the end is the same, the rate need not be.)
+# uniformly; the end is the same, the rate need not be. The values that the two rows below have to exclude belong to a
+# $\mu$ that is wrong by a tenth in the first, by a fifth in the second.)
 #
 # :::{dropdown} Proof
 # 1. Fitting sample $i$ projects the error $e=e_k$ on the complement of $x_i$:
@@ -967,8 +969,8 @@ ledger.check(
 # Momentum replaces $\kappa$ by $\sqrt\kappa$ {cite}`polyak1964some,nesterov1983method`. At curvature $h$ the errors of
 # the heavy ball shrink like powers of the roots of $x^2-(1+\beta_1-\eta h)\,x+\beta_1$, of modulus $\sqrt{\beta_1}$ as
 # long as $(1-\sqrt{\beta_1})^2\le\eta h\le(1+\sqrt{\beta_1})^2$. With equality at $h=\mu$ and $h=L$ this gives
-# $\eta=4/(\sqrt L+\sqrt\mu)^2$ and $\beta_1=q^2$, $q=(\sqrt L-\sqrt\mu)/(\sqrt L+\sqrt\mu)$. Nesterov takes $\eta=1/L$,
-# $\beta_1=q$.
+# $\eta=4/(\sqrt L+\sqrt\mu)^2$ and $\beta_1=q^2$, $q=(\sqrt L-\sqrt\mu)/(\sqrt L+\sqrt\mu)$. (There the two roots are
+# equal, and the error along $v_1$ and $v_n$ is of the order $k\,q^k$.) Nesterov takes $\eta=1/L$, $\beta_1=q$.
 
 # %%
 horizon = 500
