@@ -245,7 +245,7 @@ ledger.check(
 # $V_0=0$, $V_1=\frac14$, $V_2=\frac14+\frac14\cdot\frac14=\frac5{16}$, and $\theta_1$ and $\theta_2$ have the covariance
 # $rV_1=\frac18$, because $\theta_2$ is $r\theta_1$ plus a new, independent push. The mean of the three has the variance $\frac19(\frac14+\frac5{16}+2\cdot\frac18)=\frac{13}{144}$, so
 # $\bar{\mathcal E}_2=\frac{13}{288}\approx0.045$. The formula says the same: $S=\frac14+\frac9{16}=\frac{13}{16}$, divided by $2\cdot9$. The loss of
-# the last iterate is $\frac5{32}\approx0.156$, three times as much.
+# the last iterate is $\frac5{32}\approx0.156$, about three and a half times as much.
 
 # %%
 one = torch.ones(1, **like)
@@ -290,7 +290,7 @@ assert math.isclose(excess_of_mean(curvature.Modes(one, one, 0 * one), 0.5, 2), 
 # 1. *Noise, first bound.* The key step, with $k\le k+1$, and $\sum_iu_i/\rho_i^2=\mathrm{tr}(H^{-1}\Sigma)$: the numbers $u_i$ are the diagonal of
 #    $Q^\top H^{1/2}C^{-1}\Sigma C^{-1}H^{1/2}Q$, and $\mathrm{diag}(1/\rho)=Q^\top H^{-1/2}CH^{-1/2}Q$, so
 #    $\sum_iu_i/\rho_i^2=\mathrm{tr}(H^{-1/2}\,\Sigma\,H^{-1/2})$.
-# 2. *Noise, second bound.* A variance is convex: that of a mean is at most the mean of the variances. The variance of a mode grows towards
+# 2. *Noise, second bound.* The variance of a mean is at most the mean of the variances, because the square is convex. The variance of a mode grows towards
 #    its stationary value $\eta^2u_i/(1-r_i^2)=\eta u_i/(\rho_i(2-\eta\rho_i))$ and stays below it. Half their sum is $\mathcal E_\infty$.
 # 3. *Start.* $1+r_i+\dots+r_i^k$ is at most $1/(\eta\rho_i)$ and at most $k+1$. Its square is at most either square, or the product of both. In the same
 #    order, the sums are $\sum_ie_i^2/\rho_i^2=\lVert H^{-1/2}C\delta\rVert^2$, then $\sum_ie_i^2=2\mathcal E_0$, and for the product
@@ -412,7 +412,7 @@ plt.show()
 # :::{dropdown} Proof
 # 1. $\sum_{j\ge1}A^j=(I-A)^{-1}A$, since the eigenvalues $r_i$ of $A$ lie strictly between $-1$ and $1$. Call the left side $T$; then
 #    $T=V_\infty+(I-A)^{-1}AV_\infty+V_\infty A^\top(I-A)^{-\top}$.
-# 2. $(I-A)\,T\,(I-A)^\top$ $=(I-A)V_\infty(I-A)^\top+AV_\infty(I-A)^\top$ $+(I-A)V_\infty A^\top$. Multiply out: of the nine terms $V_\infty-AV_\infty A^\top$ is left.
+# 2. $(I-A)\,T\,(I-A)^\top$ $=(I-A)V_\infty(I-A)^\top+AV_\infty(I-A)^\top$ $+(I-A)V_\infty A^\top$. Multiply out: of the eight terms $V_\infty-AV_\infty A^\top$ is left.
 # 3. The stationary covariance satisfies $V_\infty=AV_\infty A^\top+\eta^2C^{-1}\Sigma C^{-1}$. With $(I-A)^{-1}=\frac1\eta H^{-1}C$,
 #    $T=\frac1\eta H^{-1}C\;\eta^2C^{-1}\Sigma C^{-1}\;CH^{-1}\frac1\eta=H^{-1}\Sigma H^{-1}$. $\square$
 # :::
@@ -539,7 +539,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# How good is $w/(k+1)$? Two comparisons say: as good as possible. If the model is right and the gradient comes from one random sample a step, then
+# How good is $w/(k+1)$? Two comparisons say: as good as possible. If the loss is the negative log-likelihood of a model that is right, and the gradient comes from one random sample a step, then
 # $\Sigma=H=F$, the Fisher matrix, and $w=d/2$. That is the excess of the *Fisher-efficient* methods ({prf:ref}`natgrad-eq-15`), which no unbiased estimator
 # beats. And if the model is wrong, $w/k$ is still the limit of the estimator that minimizes the loss on all samples seen so far, exactly and at any cost
 # {cite}`frostig2015competing`. Plain averaged SGD attains both without knowing any curvature.
@@ -693,7 +693,7 @@ ledger.check(
 #
 # For $C=H$ and $\eta$ near 1 this is $\mathcal E_0/w$: the two terms begin with the ratio $\mathcal E_0/w$, and the start term falls faster by one factor $k+1$.
 # For $C=I$ it is up to $\kappa^2$ times as long, with the condition number $\kappa=\lambda_1(H)/\lambda_d(H)$. If the budget, the number of steps one can afford, is below
-# $k^\star$, curvature decides; far beyond it, curvature does nothing. A batch of $b$ samples divides $\Sigma$ by $b$: $k^\star$ grows by $b$, and the same samples give $b$ times fewer steps.
+# $k^\star$, curvature decides; far beyond it, curvature does nothing. A batch of $b$ samples divides $\Sigma$ by $b$: $k^\star$ becomes $b$ times as large, while the same samples give $b$ times fewer steps.
 #
 # :::{prf:observation} Curvature helps before the limit
 # :label: natgrad-claim-pre-asymptotic

@@ -238,8 +238,8 @@ ledger.check(
 #
 # $$J_\zeta^\top C_\theta J_\zeta=C_\chi .$$ (natgrad-eq-14)
 #
-# The left side is called the *pullback* of $C_\theta$. The first part is left. It does not depend on the matrix, only on
-# how much the chart bends, and it is of second order: write $H_{[\zeta]_j}$ for the Hessian of the $j$-th component of $\zeta$.
+# The left side is called the *pullback* of $C_\theta$. Then only the first part remains. It depends on the matrix
+# through the step $\delta_\chi$ alone, it measures how much the chart bends along this step, and it is of second order: write $H_{[\zeta]_j}$ for the Hessian of the $j$-th component of $\zeta$.
 #
 # :::{prf:theorem} Equivalent steps differ by a square
 # :label: natgrad-thm-1
@@ -257,8 +257,8 @@ ledger.check(
 # $\frac12B_\zeta\sqrt d\,\lVert\delta_\chi\rVert^2$, hence of order $\eta^2$.
 # :::
 #
-# *Why one should expect it.* Both steps are straight, each in its own coordinates. With the right matrix they leave in the
-# same direction, and two smooth curves with a common tangent part like a square.
+# *Why one should expect it.* Both steps are straight, each in its own coordinates. With the right matrix they leave with the
+# same velocity, and two smooth curves with a common start and velocity part like a square.
 #
 # *The key step.* $J_\zeta C_\chi^{-1}J_\zeta^\top=J_\zeta(J_\zeta^\top C_\theta J_\zeta)^{-1}J_\zeta^\top=C_\theta^{-1}$: the
 # Jacobians cancel.
@@ -999,8 +999,8 @@ figures.numbers(run, "invariance-units", {"damping": lambdas, **by_shape}, rtol=
 # :::{dropdown} Answer
 # By $0.35$. At $\lambda=10^{-3}$ it is $0.72$, at $10^{-2}$ it is $0.91$: for one and the same patient, one table says ill and
 # the other healthy. The reason is the size of single columns. Smoothness varies between patients by $0.014$, so at the start the Fisher
-# matrix has in this direction the curvature $\frac14\cdot0.014^2=5\cdot10^{-5}$, which is less than $\lambda$: the damped step hardly
-# uses the column. On the standardized table the same curvature is $\frac14$.
+# matrix has in this direction the curvature $\frac14\cdot0.014^2=5\cdot10^{-5}$, which is less than $\lambda$: the damped step makes
+# only about a third of the move that the column asks for. On the standardized table the same curvature is $\frac14$.
 # :::
 #
 # The predictions of an *undamped* run agree at every step to rounding, although the matrix of the raw table has a condition
@@ -1126,7 +1126,7 @@ assert [round(value, 2) for value in losses["SGD"] + losses["Adam"]] == [0.58, 0
 # :::
 #
 # For $w=\frac12$ the mismatch of a step is of third order, and that of a run of second. For $w=1$ it is as large as for the
-# explicit step, with the opposite sign. In affine charts all three are exact.
+# explicit step, with the opposite sign. In affine charts none of the three has a mismatch.
 
 
 # %%
@@ -1234,7 +1234,7 @@ ledger.check(
 # ## What each sample asks for
 #
 # Section 13 of the source looks at the same step from the side of the outputs, where no chart is visible at all. Let
-# $s_i=\nabla_z\log r(y_i\mid z_i)$ be the score of sample $i$: the direction in which its output should move. To second
+# $r(y\mid z)$ be the probability of the target $y$ if the output of the model is $z$, and $s_i=\nabla_z\log r(y_i\mid z_i)$ the score of sample $i$: the direction in which its output should move. To second
 # order, with the Fisher matrix $F_{\mathrm{out}}$ of the output law as curvature, a move $u$ of its output changes its loss by
 # $\frac12u^\top F_{\mathrm{out}}u-s_i^\top u$. The move with the least value is the *ideal move* $u_i=F_{\mathrm{out}}^{-1}s_i$. A step $\delta$ of the
 # parameters moves output $i$ by $J_i\delta$, to first order, and one $\delta$ can seldom make all ideal moves at once.
@@ -1376,7 +1376,7 @@ table_of = {
 # enough weights to fit all 180 numbers
 full = torch.tensor([count >= 200 for count in counts])
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A wide network is promised the whole bound, and for confidently wrong samples that is more than the loss can give.** Left: promised decrease of the loss by the undamped natural gradient step, as a share of the bound, against the number of weights, mean and 95 % band over starts; dotted, 180 numbers to fit. What falls short (dashed): a random step. From 200 weights on the share is one. Right: promise for one sample, $\\frac12(1/p-1)$, against the probability $p$ of its label; what breaks it (dashed): the loss $-\\ln p$, all that can be gained. They cross at $p=0.285$, and below $p=0.037$ the promise is four times too high.", "name": "fig-invariance-promise"}, "image": {"alt": "Left: a rising curve reaches one at 200 weights, right of a dotted vertical line, and a dashed line lies at or below zero. Right: on logarithmic axes a steep falling line and a flat dashed curve that cross near 0.3."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**A wide network is promised the whole bound, and for confidently wrong samples that is more than the loss can give.** Left: promised decrease of the loss by the undamped natural gradient step, as a share of the bound, against the number of weights, mean and 95 % band over starts; dotted, 180 numbers to fit. What falls short (dashed): a random step. From 200 weights on the share is one. Right: promise for one sample, $\\frac12(1/p-1)$, against the probability $p$ of its label; what breaks it (dashed): the loss $-\\ln p$, all that can be gained. They cross at $p=0.285$, and below $p=0.036$ the promise is four times too high.", "name": "fig-invariance-promise"}, "image": {"alt": "Left: a rising curve reaches one at 200 weights, right of a dotted vertical line, and a dashed line lies at or below zero. Right: on logarithmic axes a steep falling line and a flat dashed curve that cross near 0.3."}}
 fig, (ax, right) = figures.subplots(1, 2, size=(8.6, 4.0))
 figures.band(ax, counts, table_of["share"], label="natural gradient step", **every)
 random_share = table_of["random share"].mean(0)
@@ -1466,7 +1466,7 @@ ledger.check(
 # label the model gives probability $p$ has the loss $-\ln p$, and no step can gain more from it. Its ideal move promises
 # $\frac12(1/p-1)$. At $p=0.285$ the two are equal; at $p=e^{-5}$ the promise is $73.7$ and the loss $5$. If such a
 # sample dominates the mean, the gain ratio (delivered over promised decrease) of an undamped step is below $\frac14$ as soon as
-# $p<0.037$, however good the network is; below $\frac14$ one usually raises the {chapter}`damping <curvature/damping>`. On these digits, undamped and wide, the promise exceeded the whole loss for
+# $p<0.036$, however good the network is; below $\frac14$ one usually raises the {chapter}`damping <curvature/damping>`. On these digits, undamped and wide, the promise exceeded the whole loss for
 # every start and every width, and after the step the loss was always *higher*.
 #
 # **When $F$ is singular.** With more weights than numbers to fit $F$ has no inverse, but the bound shows that $M$ is still bounded
@@ -1597,7 +1597,7 @@ assert [name for name in after if after[name] < 0.49] == ["arcsine", "probit", "
 # :class: dropdown
 # :::
 #
-# $\dot a=a^{3/4}$ has the solution $(t/4)^4$, which is $\frac1{16}=0.0625$ at $t=2$. The distances are still above it at small steps and come down
+# $\dot a=a^{3/4}$ has the solution $(t/4)^4$, which is $\frac1{16}=0.0625$ at $t=2$. At the step sizes of the page the distances are still above this value and come down
 # slowly: every power below 1 parts the charts, the smaller gap only takes shorter steps to see.
 
 # %% tags=["hide-cell"]

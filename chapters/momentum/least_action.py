@@ -566,7 +566,7 @@ ledger.check(
 #    what remains is $w\dot\zeta^2-wh\zeta^2$.
 # 2. *(ii).* If no time in $(t_1,t_2]$ is conjugate to $t_1$, the same holds for a starting time slightly before $t_1$, by continuity. Its field $u$ has no zero in $[t_1,t_2]$, so
 #    $\delta^2\mathcal S\ge0$, and zero only if $\dot\zeta=\frac{\dot u}u\zeta$, so that $\zeta$ is a multiple of $u$, which is zero at $t_1$ only if $\zeta=0$. For a quadratic loss
-#    $\mathcal S[\theta+\zeta]-\mathcal S[\theta]=\delta^2\mathcal S[\zeta]$. For other losses the square gives $\delta^2\mathcal S\ge m\int\dot\zeta^2$ for some $m>0$, which outweighs the
+#    $\mathcal S[\theta+\zeta]-\mathcal S[\theta]=\delta^2\mathcal S[\zeta]$. For other losses take $m>0$ so small that also with $w-2m$ in the place of $w$ no time is conjugate. The square for this weight gives $\delta^2\mathcal S\ge m\int\dot\zeta^2$, which outweighs the
 #    remainder of third order for perturbations with small velocity.
 # 3. *(i).* Let $\zeta$ be the field from $t_1$ up to a conjugate time $t_c<t_2$, and zero from there on. An integration by parts gives $\delta^2\mathcal S[\zeta]=0$. Add $\varepsilon b$ with a
 #    bump $b$ around $t_c$: the change is $\varepsilon\,w\dot\zeta(t_c^-)\,b(t_c)+O(\varepsilon^2)$, which is negative for one sign of $\varepsilon$. Round the corner; the change is as small as one likes.
@@ -706,7 +706,7 @@ ledger.check(
 # $$\pi<\sqrt h\,(t_c-t_1)<j_{1,1}=3.8317\ldots,$$ (eq-action-law)
 #
 # it decreases in $t_1$ from the right end (as $t_1\to0$) to the left end (as $t_1\to\infty$). For friction $\nu/t$ the right end is the first zero of the Bessel function of
-# order $|\nu-1|/2$: with $\nu<2$ it lies below $\pi$, for $\nu=2$ both ends are $\pi$.
+# order $|\nu-1|/2$: with $0<\nu<2$ it lies below $\pi$, for $\nu=2$ both ends are $\pi$.
 # :::
 #
 # :::{dropdown} Proof
@@ -714,7 +714,7 @@ ledger.check(
 #    equation by the other solution, subtract and integrate up to the earlier zero.)
 # 2. Put $s=t-t_1$. The column has the load $q=h-\frac{\nu(\nu-2)}{4(t_1+s)^2}$. For $\nu>2$ it increases with $t_1$ at every $s$, so the first zero decreases. For $t_1\to\infty$,
 #    $q\to h$ and the zero is $\pi/\sqrt h$.
-# 3. For $t_1\to0$ the equation is $\ddot z+\bigl(h-\frac{\nu(\nu-2)}{4s^2}\bigr)z=0$, whose solution that vanishes at $0$ most strongly is $\sqrt s\,\mathrm J_m(\sqrt h\,s)$ with $m=|\nu-1|/2$. For $\nu<2$ all
+# 3. For $t_1\to0$ the equation is $\ddot z+\bigl(h-\frac{\nu(\nu-2)}{4s^2}\bigr)z=0$, whose solution that vanishes at $0$ most strongly is $\sqrt s\,\mathrm J_m(\sqrt h\,s)$ with $m=|\nu-1|/2$. For $0<\nu<2$ all
 #    inequalities turn round. $\square$
 # :::
 
@@ -923,7 +923,7 @@ plt.show()
 #
 # *Why one should expect it.* In the basis of the Hessian's eigenvectors the action is a sum, one term for each direction. A sum is least only if each term is.
 #
-# *The key step.* By {eq}`eq-action-law` the most curved direction has the earliest conjugate time. And no window makes the path a maximum, because a perturbation that wiggles fast enough
+# *The key step.* The most curved direction has the earliest conjugate time, since its column carries the largest load. And no window makes the path a maximum, because a perturbation that wiggles fast enough
 # always raises the action.
 #
 # :::{dropdown} Proof
@@ -1198,7 +1198,7 @@ predicted = (1 + lengths) ** 3 * path_velocity(1 + lengths)
 free = torch.stack([end_slope(float(length), lambda s: s) for length in lengths])
 fixed = torch.stack([end_slope(float(length), lambda s: s * (1 - s)) for length in lengths])
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With unequal curvatures the path misses the minimizer.** Nesterov's flow from $(1,1)$ at rest, $t\\le50$, for two pairs of curvatures; dots: where a coordinate crosses zero for the first time. The path shrinks like $t^{-3/2}$, so the check takes $t^{3/2}\\lVert\\theta\\rVert$ at times $0.01$ apart, of which a hit would leave at most $0.005$ times the scaled speed $2\\sqrt{2/\\pi}\\,(1+h_2^{-1/2})^{1/2}\\le3.26$, curvatures $1$ and $h_2\\ge0.1$. What breaks it (dashed): equal curvatures; the path runs back and forth on a line through the minimizer.", "name": "fig-action-plane"}, "image": {"alt": "Two panels with curves that wind around the origin without meeting it, and a dashed diagonal line through the origin."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**With unequal curvatures the path misses the minimizer.** Nesterov's flow from $(1,1)$ at rest, $t\\le50$, for two pairs of curvatures; dots: where a coordinate crosses zero for the first time. The path shrinks like $t^{-3/2}$, so the check takes $t^{3/2}\\lVert\\theta\\rVert$ at times $0.01$ apart; after a hit the smallest of these values would be at most $0.005$ times the scaled speed $2\\sqrt{2/\\pi}\\,(1+h_2^{-1/2})^{1/2}\\le3.26$, curvatures $1$ and $h_2\\ge0.1$. What breaks it (dashed): equal curvatures; the path runs back and forth on a line through the minimizer.", "name": "fig-action-plane"}, "image": {"alt": "Two panels with curves that wind around the origin without meeting it, and a dashed diagonal line through the origin."}}
 fig, axes = figures.subplots(1, 2, size=(8.6, 4.2))
 for ax, name in zip(axes, ("1 and 0.3", "1 and 0.1"), strict=True):
     path = plane[name]
@@ -1388,7 +1388,7 @@ def jacobi_constant(a, h, t):  # t_1 = 0, unit speed
 #
 # Only the last one returns to zero.
 #
-# For $a=h=1$ and $\zeta=\sin(k\pi(t-t_1)/\Delta)$ the source gives the second variation, which shows the saddle without any theory. With the prefactor that the integral has,
+# For $a=h=1$ and $\zeta=\sin(k\pi(t-t_1)/\Delta)$ the source gives the second variation, which shows the saddle without any theory. Its integral is
 #
 # $$
 # \begin{aligned}
@@ -1397,7 +1397,7 @@ def jacobi_constant(a, h, t):  # t_1 = 0, unit speed
 # \end{aligned}
 # $$ (eq-action-sine)
 #
-# The prefactor reads $\frac12e^{t_1}(e^\Delta-1)$; the sign condition $\Delta>\sqrt2\,k\pi$ is unchanged. It finds the saddle from $\Delta=4.443$ on, where the limit is $2\pi/\sqrt3=3.628$: a plain sine in $\zeta$ is not the lowest mode, a sine in $z$ is.
+# (The source prints another prefactor, with the same sign.) It is negative if and only if $\Delta>\sqrt2\,k\pi$. With $k=1$ it finds the saddle from $\Delta=4.443$ on, where the limit is $2\pi/\sqrt3=3.628$: a plain sine in $\zeta$ is not the lowest mode, a sine in $z$ is.
 # :::
 
 # %% tags=["hide-input"]
@@ -1463,7 +1463,7 @@ ledger.check(
 # *Infinite windows.* On $[t_1,\infty)$ only $a\ge2\sqrt L$ is free of conjugate times, and even then the statement has to be read window by window.
 #
 # :::{dropdown} Why window by window
-# For $a>2\sqrt L$ the path from
+# Take one direction of curvature $L$. For $a>2\sqrt L$ the path from
 # rest is least on each window between its own two ends, yet its action $\frac12e^{at}\theta\,\dot\theta$, taken at the right end, tends to $-\infty$, since $e^{at}$ grows faster than $\theta\dot\theta$ decays. Among curves that
 # end *at* the minimizer the least action does converge as the window grows, to $\frac12r\,\theta_0^2$ with $r=\frac12(a+\sqrt{a^2-4L})$; it belongs to the fast decay $\theta_0e^{-rt}$, which is not the path from rest.
 # :::
@@ -1656,9 +1656,7 @@ figures.comparison(
 # (ii) For every other $p>2$ each $t_1>0$ has infinitely many conjugate times: there is no $t_\star$.
 # :::
 #
-# For the pure power $\lvert\theta\rvert^p$ started from rest the source's expectation holds exactly when $p=4$; for every other $p>2$ there are infinitely many conjugate points.
-#
-# *Why one should expect it.* Two things vanish together: the curvature $h(t)$, and the friction's barrier $\frac3{4t^2}$. The race is between $t^2h(t)$ and a constant. For $p<4$ the path oscillates and keeps passing through larger
+# *Why one should expect it.* Two things vanish together: the curvature $h(t)$, and the friction's barrier $\frac3{4t^2}$. Measured in $\ln t$, Jacobi's fields oscillate where $t^2h(t)$ stays above $1$ (step 5 of the proof). For $p<4$ the path oscillates and keeps passing through larger
 # curvature; for $p>4$ it creeps, with $t^2h(t)\to4\bigl(1-(p-2)^{-2}\bigr)>1$, which is too much.
 #
 # *The key step.* If $\theta(t)$ is a path, so is $s^{2/(p-2)}\theta(st)$ for every $s>0$. The derivative with respect to $s$ at $s=1$ is a Jacobi field,

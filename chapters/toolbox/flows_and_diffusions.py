@@ -312,7 +312,7 @@ plt.show()
 # 1. Choose a closed ball around $\theta_0$ and a time span on which $\lVert v\rVert\le M$ and $L$ holds, and $\delta$ so small that $M\delta$ is at most the radius. Then the integral of a curve in the ball stays in the ball.
 # 2. One Picard step turns two curves that are $D\frac{(L|s-t_0|)^{j}}{j!}$ apart at time $s$ into curves that are at most $\int L\,D\frac{(L|s-t_0|)^{j}}{j!}ds$ apart: this is {eq}`eq-flows-factorial` with $j+1$.
 # 3. So successive iterates differ by terms of a convergent series. Their uniform limit satisfies {eq}`eq-flows-integral`, hence is differentiable and a solution.
-# 4. Two solutions are fixed by every Picard step, so their distance is at most $D(L\delta)^j/j!$ for every $j$, that is $0$. $\square$
+# 4. A second solution cannot leave the ball before the time $\delta$ either, since in the ball its speed is at most $M$. Both solutions are left unchanged by a Picard step, so their distance is at most $D(L\delta)^j/j!$ for every $j$, hence $0$. $\square$
 # :::
 #
 # The check starts Picard's iteration from two different curves and follows their distance. For $\dot x=x$ the bound {eq}`eq-flows-factorial` is attained. What has to fail is a constant that is one per cent too small, and
@@ -582,8 +582,8 @@ plt.show()
 # *The key step.* Differentiate $\frac d{dt}\Phi_t(\theta)=v(\Phi_t(\theta))$ by $\theta$ and exchange the two derivatives. The order of the factors matters: a later Jacobian multiplies from the left.
 #
 # :::{dropdown} Proof
-# 1. Let $U$ be the solution of {eq}`eq-flows-variational`, which exists for all time since the equation is linear in $U$ with bounded coefficients. Put $z(t)=\Phi_t(\theta+h)-\Phi_t(\theta)-U(t)h$. Then $z(0)=0$.
-# 2. By the growth bound for two solutions, $\lVert\Phi_t(\theta+h)-\Phi_t(\theta)\rVert\le e^{Lt}\lVert h\rVert$.
+# 1. Let $t\ge0$ (for negative times replace $v$ by $-v$). Let $U$ be the solution of {eq}`eq-flows-variational`, which exists for all time since the equation is linear in $U$ with bounded coefficients. Put $z(t)=\Phi_t(\theta+h)-\Phi_t(\theta)-U(t)h$. Then $z(0)=0$.
+# 2. The distance of two solutions grows at most at the rate $L$ times itself, so $\lVert\Phi_t(\theta+h)-\Phi_t(\theta)\rVert\le e^{Lt}\lVert h\rVert$.
 # 3. $\dot z=J_v(\Phi_t(\theta))\,z+o(\lVert h\rVert)$, uniformly on $[0,t]$, since $v$ is continuously differentiable and the two points are $O(\lVert h\rVert)$ apart. Hence $\lVert z(t)\rVert=o(\lVert h\rVert)$ by Gronwall's inequality (a quantity
 #    whose growth rate is at most $L$ times itself plus $\epsilon$ is at most $\epsilon(e^{Lt}-1)/L$): $U(t)$ is the derivative.
 # 4. Continuity of $U$ in $\theta$ follows in the same way. A continuously differentiable map is Lipschitz on every ball, and a Lipschitz map sends a set covered by small cubes of total volume $\epsilon$ into one covered by a constant times $\epsilon$. $\square$
@@ -747,7 +747,7 @@ plt.show()
 #
 # ### Brownian motion
 #
-# Brownian motion is the limit of such walks as the steps become short. Two words are used in the open from here on: $\mathcal F_t$ is what is known at time $t$ (all events that the path up to $t$ decides), and a process is *adapted* if its value at
+# Brownian motion is the limit of such walks as the steps become short. Two words are needed from here on: $\mathcal F_t$ is what is known at time $t$ (all events that the path up to $t$ decides), and a process is *adapted* if its value at
 # time $t$ is known at time $t$, as a stake must be.
 #
 # ::::{dropdown} Words of probability (definitions)
@@ -791,10 +791,6 @@ plt.show()
 # :label: thesis-def-a-2-6
 # $Y\sim\mathcal N(\bar y,\Sigma)$ has the density $\det(2\pi\Sigma)^{-1/2}\exp(-\frac12(y-\bar y)^\top\Sigma^{-1}(y-\bar y))$. Its mean is $\bar y$, its covariance $\Sigma$, and $AY+w\sim\mathcal N(A\bar y+w,A\Sigma A^\top)$ for every $A$ with independent rows (otherwise the image has no density).
 # :::
-# :::{prf:definition} In $d$ dimensions
-# :label: thesis-def-a-2-11
-# $W=(W_1,\dots,W_d)$ with independent one-dimensional Brownian motions as components.
-# :::
 # ::::
 #
 # :::{prf:proposition} Uncorrelated and independent
@@ -816,7 +812,11 @@ plt.show()
 # Lévy constructs such a process by refining a path: between two known points put the middle one at their mean plus a normal number of standard deviation $\frac12\sqrt h$, where $h$ is the time between the two. The points are then a matrix $A$ times
 # independent standard normal numbers, so all covariances are entries of $AA^\top$ and can be checked without sampling: they must be $\min(s,t)$.
 #
-# ::::{dropdown} Increments are independent of the past
+# ::::{dropdown} Several dimensions; increments are independent of the past
+# :::{prf:definition} In $d$ dimensions
+# :label: thesis-def-a-2-11
+# $W=(W_1,\dots,W_d)$ with independent one-dimensional Brownian motions as components.
+# :::
 # :::{prf:proposition} Independent of the past
 # :label: thesis-prop-a-2-2
 # For $s\le t$ the increment $W(t)-W(s)$ is independent of $\mathcal F_s$, the events decided by the path up to $s$. So $W$ is a Markov process: given the present, the future does not depend on the past.
@@ -964,7 +964,7 @@ ledger.check(
 # %% [markdown]
 # ### Sums against a Brownian path
 #
-# Now let the walk's steps become short. A stake that is changed at the times $t_0<\dots<t_k$ only wins $\int\zeta\,dW=\sum_i\zeta_i\,(W(t_{i+1})-W(t_i))$, where $\zeta_i$ is known at time $t_i$.
+# Now let the walk's steps become short. A stake that changes at the times $t_0<\dots<t_k$ and is kept in between wins the sum $\int\zeta\,dW=\sum_i\zeta_i\,(W(t_{i+1})-W(t_i))$, where $\zeta_i$ is known at time $t_i$.
 #
 # ::::{dropdown} The same in full (definitions)
 # :::{prf:definition} Step process
@@ -985,10 +985,10 @@ ledger.check(
 # *Why.* The sum is the win of a bet that is placed in time. For $\zeta=W$ the two sums of {eq}`eq-flows-sums` differ by $\sum\Delta_i^2$, whose mean is $T$ and whose variance, $2T^2/K$, vanishes with the number of steps $K$: in the limit they differ by $T$, on almost every path. The mean of the two is
 # the middle sum (Stratonovich's): it obeys the ordinary rules of calculus and does not have mean zero.
 #
-# **Predict first.** A gambler doubles the stake after every loss and stops after the first win, at the latest after 12 throws. What is the mean win? And if the gambler sees one throw ahead?
+# **Predict first.** A gambler doubles the stake after every loss and stops after the first win, at the latest after 12 throws. What is the mean win? And what is it if every stake $\zeta_i$ is exchanged for the next one, $\zeta_{i+1}$, which already knows the throw it stands on?
 #
 # :::{dropdown} Answer
-# Zero: a win of 1 with probability $1-2^{-12}$, a loss of $4095$ otherwise. With one throw of foresight it is large. The check enumerates all 4,096 walks.
+# Zero: a win of 1 with probability $1-2^{-12}$, a loss of $4095$ otherwise. With the next stake it is $-12$: throw $i$ is reached and lost with probability $2^{-i}$, the stake is then $2^i$, and after a win it is $0$, so each of the twelve throws contributes $-1$. The check enumerates all 4,096 walks.
 # :::
 
 # %%
@@ -1733,7 +1733,7 @@ ledger.check(
 # If gap $\ge\frac1{2L}$ change for every pair, then rise $\ge\frac1L$ change for every pair (*co-coercivity*); and if that holds, $\mathcal L$ is $L$-smooth.
 # :::
 #
-# :::{prf:theorem} For convex losses all five agree
+# :::{prf:theorem} For convex losses all six agree
 # :label: thesis-prop-a-3-3
 # If $\mathcal L:\mathbb R^d\to\mathbb R$ is convex, $L$-smoothness, the three forms of {prf:ref}`thesis-prop-a-3-1` and the two of {prf:ref}`thesis-prop-a-3-2` are equivalent.
 # :::
@@ -2096,11 +2096,11 @@ plt.show()
 # $$
 # \begin{aligned}
 # M_{k+1}=M_k&-\eta\,(HM_k+M_kH)\\
-# &+\eta^2\,\mathbb E_i[g_ig_i^\top]
+# &+\eta^2\,\mathbb E[g_ig_i^\top]
 # \end{aligned}
 # $$ (eq-flows-chain)
 #
-# for SGD with one sample a step, drawn anew each time; and, with $\Sigma=\mathbb E_i[g_ig_i^\top]-\nabla\mathcal L\nabla\mathcal L^\top$, $\dot M=-(HM+MH)+\eta\,\mathbb E[\Sigma]$ for its diffusion $d\theta=-\nabla\mathcal L\,dt+\sqrt\eta\,\Sigma^{1/2}dW$ (with the symmetric root), by Ito's formula with $E=\delta\delta^\top$.
+# for SGD with one sample a step, drawn anew each time; the mean $\mathbb E$ is over this sample and over $\delta$. At one point $\theta$ the gradients of the samples have the covariance $\Sigma=\mathbb E_i[g_ig_i^\top]-\nabla\mathcal L\nabla\mathcal L^\top$, with the mean $\mathbb E_i$ over the samples alone, and $\dot M=-(HM+MH)+\eta\,\mathbb E[\Sigma]$ for the diffusion of SGD, $d\theta=-\nabla\mathcal L\,dt+\sqrt\eta\,\Sigma^{1/2}dW$ (with the symmetric root), by Ito's formula with $E=\delta\delta^\top$.
 # Here one step takes the time $\eta$, on which the noise $\eta\,\xi_k$ of a step reads $\sqrt\eta$. The mean excess loss is $\frac12\mathrm{tr}(HM)$.
 #
 # The data: 442 diabetes patients, disease progression against body mass, blood pressure and one blood value (`s5`), all standardized; start $\theta=0$. Compare, up to the time 4, the exact mean loss of SGD with that of (a) the gradient flow, (b) the diffusion, (c) the diffusion with the
@@ -2303,7 +2303,7 @@ figures.numbers(
 # :class: dropdown
 # :::
 #
-# $p=\frac12$: $\bar x=(\eta/2)^2=.01$, the loss is $\frac23\cdot.001$, and the multiplier $1-2p$ is $0$: close to the cycle the distance is squared in every step.
+# $p=\frac12$: $\bar x=(\eta/2)^2=.01$, the loss is $\frac23\cdot.001$, and the multiplier $1-2p$ is $0$: close to the cycle a step turns a distance $e$ into $25e^2$, to leading order ($25$ is half the second derivative of the map at $\bar x$).
 
 # %% tags=["hide-cell"]
 end = descend(torch.tensor([1.0], **like), 0.5, 0.2, 60)[-1]
