@@ -313,7 +313,7 @@ ledger.check(
 # :::
 #
 # *Why one should expect it.* A direction with a tiny eigenvalue makes the step long. Scaling shortens the good directions
-# as much as the bad one. Damping leaves directions with $\lambda_i\gg\lambda$ alone and removes those with
+# as much as the bad one. Damping leaves directions with $\lambda_i\gg\lambda$ alone ($\lambda_i$ is short for $\lambda_i(F)$) and removes those with
 # $\lambda_i\ll\lambda$: there it takes a plain gradient step of size $1/\lambda$.
 #
 # *The key step.* In the eigenbasis $q_i^\top\delta(\lambda)=-q_i^\top\nabla\mathcal L/(\lambda_i+\lambda)$.

@@ -687,7 +687,7 @@ ledger.check(
 # Let $y\ne0$. Every solution $\theta$ is the end from zero for some $P$. Put $p=X^\top y$, so that
 # $\langle p,\theta\rangle=\lVert y\rVert^2>0$, and
 # $P=I-pp^\top/\lVert p\rVert^2+\theta\theta^\top/\lVert y\rVert^2$. It maps $p$ to $\theta$, so
-# {eq}`eq-minimum-norm-nearest` gives $\theta$. It is positive definite: $z^\top Pz$ is the squared distance of $z$ from
+# $XPX^\top y=X\theta=y$, and {eq}`eq-minimum-norm-nearest` gives $PX^\top y=\theta$. It is positive definite: $z^\top Pz$ is the squared distance of $z$ from
 # the line of $p$ plus $(\theta^\top z)^2/\lVert y\rVert^2$; both vanish only for $z=0$. A $P$ chosen in hindsight says
 # nothing.
 # :::
