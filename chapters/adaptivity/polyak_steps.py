@@ -82,7 +82,7 @@ top.plot(x, (x - 1) ** 2, label="steep", marker="")
 top.plot(x, (x + 1) ** 2 / 2, label="flat", marker="")
 top.plot(x, (x - 1) ** 2 / 2 + (x + 1) ** 2 / 4, color=COLORS["black"], lw=3, label="mean", marker="")
 top.set(xlabel="$\\theta$", ylabel="loss", ylim=(0, 5))
-top.legend(ncol=3)
+top.legend(ncol=3, loc="upper center", bbox_to_anchor=(0.57, 1))
 bottom.axhline(1 / 3, color=COLORS["black"], lw=1)
 bottom.plot(range(401), paths["DecSPS"], label="DecSPS", marker="")
 figures.line_control(bottom, range(401), paths["SPS"], label="decreasing SPS")
@@ -532,7 +532,6 @@ quotient = height / square
 # %%
 optimum = wide.minimizer()
 value = wide.oracle(optimum[None])[0]
-nested = [torch.arange(size)[None] for size in range(1, 9)]
 subsets = [torch.tensor(list(itertools.combinations(range(8), size))) for size in range(1, 9)]
 
 
@@ -810,7 +809,7 @@ for ax, agree in zip(axes, (False, True), strict=True):
         linewidths=0.8,
     )
     ax.plot(*wandered["DecSPS", agree].T, marker="", lw=1, label="DecSPS")
-    figures.line_control(ax, *wandered["SPS", agree].T, label="SPS", role="decreasing")
+    figures.line_control(ax, *wandered["SPS", agree].T, role="decreasing SPS")
     ax.plot(*pair.centers.T, "o", color=COLORS["black"], ls="")
     ax.plot(*pair.minimizer(), "*", color=COLORS["vermillion"], markersize=16, ls="")
     if not agree:
@@ -822,7 +821,7 @@ for ax, agree in zip(axes, (False, True), strict=True):
         ylim=(-1, 2),
     )
 axes[0].set_ylabel("$[\\theta]_2$")
-axes[1].legend(loc="upper left", fontsize=8)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=2)
 plt.show()
 
 # %% [markdown]

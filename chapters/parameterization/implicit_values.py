@@ -288,7 +288,7 @@ ax.plot(*curved[:, 0].T, label="implicit", markevery=2)
 figures.line_control(ax, *curved[:, 1].T, label="targets of opposite sign")
 ax.plot(*plain[1].T, ":", color=figures.CONTROL_COLOR, marker="")
 ax.plot(*pair[0], "*", color=COLORS["black"], markersize=12)
-ax.set(xlabel="$\\beta_1$", ylabel="$\\beta_2$", aspect="equal", ylim=(-1.0, 2.3), xlim=(-0.9, 1.9))
+ax.set(xlabel="$\\beta_1$", ylabel="$\\beta_2$", aspect="equal", ylim=(-1.0, 2.75), xlim=(-0.9, 1.9))
 ax.legend(loc="upper left", fontsize=8)
 plt.show()
 
