@@ -278,8 +278,9 @@ def sandwich(theta, inner, f=network):  # mean of J' inner J
 # :::
 #
 # Each result of this page is checked by a computation, shown as a row or a card. "12 values, worst
-# 6e-16; allowed 2e-13; what breaks it: 0.4" says that twelve numbers that should be zero were at most 6e-16, that rounding would
-# excuse 2e-13, and that the same measurement with something wrong on purpose gave 0.4.
+# 6e-16 against 2e-13. What breaks it: … (0.4 at best)" says that twelve numbers that should be zero were at most 6e-16, that rounding would
+# excuse 2e-13, and that the same measurement with something wrong on purpose gave 0.4, of several wrong values the one nearest to passing.
+# "Against at least 0" is a bound from below; "claimed 1, not 0 or 2" means that the interval of a fitted exponent contains 1 and neither 0 nor 2.
 # A row "A exceeds B by x (at least y)" gives the mean difference x over the seeds and the lower end y of its 99.9 % interval; $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 
@@ -351,8 +352,8 @@ ledger.check(
 #
 # :::{prf:theorem} Four forms of one matrix
 # :label: natgrad-eq-3
-# Let $r$ be positive and twice differentiable in $z$, $f$ in $\theta$, and let derivatives pass under $\int dy$ (a sum if $y$
-# is discrete). Write
+# Let $r$ be positive and twice differentiable in $z$, $f$ in $\theta$, let derivatives pass under $\int dy$ (a sum if $y$
+# is discrete), and let the means below be finite. Write
 # $\mathbb E_p$ for the mean over $y\sim p(\cdot\mid x_i,\theta)$. Then
 #
 # $$
@@ -452,8 +453,8 @@ ledger.check(
 #
 # Two matrices look like these forms and are something else. The *empirical Fisher*
 # $\hat F=\frac1n\sum_i\nabla\ell_i\nabla\ell_i^\top$ is the first form with the labels of the **data**, and the Hessian $H$ is the third
-# form with the labels of the data. If the data's labels were drawn from the model, both differ from $F$ by an amount of order $n^{-1/2}$, as
-# every sample mean does. Otherwise nothing ties them to $F$.
+# form with the labels of the data. If the data's labels were drawn from the model, both differ from $F$ by at most an amount of order $n^{-1/2}$, as
+# sample means of finite variance do. Otherwise nothing ties them to $F$.
 #
 # :::{prf:definition} Natural gradient
 # :label: natgrad-def-natural-gradient
@@ -684,10 +685,10 @@ assert (doubled <= race.TARGET).nonzero()[0] + 1 == 40  # reached after 40 steps
 #
 # :::{prf:theorem} The natural gradient is steepest in divergence
 # :label: natgrad-claim-steepest-kl
-# Let $p$ be three times differentiable in $\theta$, let derivatives pass under $\int dy$, $F(\theta)$ be positive definite and
+# Let $p$ be three times continuously differentiable in $\theta$, let derivatives pass under $\int dy$, $F(\theta)$ be positive definite and
 # $\nabla\mathcal L(\theta)\ne0$. Take the minimum over $\delta$ in a fixed small ball around 0: farther off, networks with permuted
-# hidden units have divergence zero too. Let $\mathrm{KL}_\theta(\delta)$ be the mean over the inputs $x_i$ of the divergence of
-# $p(\cdot\mid x_i,\theta+\delta)$ from $p(\cdot\mid x_i,\theta)$. Then
+# hidden units have divergence zero too. Let $\mathrm{KL}_\theta(\delta)$ be the mean over the inputs $x_i$ of
+# $\mathrm{KL}\bigl(p(\cdot\mid x_i,\theta+\delta)\,\|\,p(\cdot\mid x_i,\theta)\bigr)$. Then
 #
 # $$\mathrm{KL}_\theta(\delta)=\tfrac12\delta^\top F\delta+O(\lVert\delta\rVert^3),$$
 #
@@ -1071,17 +1072,17 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-fisher-model)
 #
-# With a positive definite $C_k$ this step always starts downhill, as $\nabla\mathcal L^\top\delta_k^\star=-\nabla\mathcal L^\top C_k^{-1}\nabla\mathcal L<0$. How far one may go is another matter.
+# With a positive definite $C_k$ this step starts downhill wherever $\nabla\mathcal L\ne0$, as $\nabla\mathcal L^\top\delta_k^\star=-\nabla\mathcal L^\top C_k^{-1}\nabla\mathcal L<0$. How far one may go is another matter.
 #
 # Gradient descent is the choice $C=I/\eta$, one curvature for all directions. If the gradient changes by at most
 # $L$ times the distance (the loss is *$L$-smooth*), then $C=LI$ makes
-# $M_k$ an upper bound of the loss everywhere, so its minimum can never be worse than where we stand. That is safe,
+# $M_k$ an upper bound of the loss everywhere, so the loss at the end of the step is never above the present one. That is safe,
 # and slow along every direction that is flatter than the steepest.
 #
 # Newton's choice $C=H$ is the best model *nearby*. Where $H$ has a negative eigenvalue, it promises an unbounded gain.
 # A long step needs something else: a matrix that describes the loss over the length of the whole step. Let $\theta^\star$ be a minimizer. If
 # $\nabla\mathcal L^\top(\theta_k-\theta^\star)>0$, there is even a positive definite $C$ whose
-# model fits badly at $\theta_k$ and has its minimum exactly at $\theta^\star$.
+# model has its minimum exactly at $\theta^\star$, however badly it may fit near $\theta_k$.
 #
 # No matrix fits steps of any length. In use are a smaller $\eta$, a search along the step, larger batches, and damping
 # or a limit on the length of the step, the subject of {chapter}`Damping <curvature/damping>`.
@@ -1280,10 +1281,10 @@ ledger.check(
 #
 # **Where every input is predicted as well as possible, $G=H$.** The factor $\nabla^2f_j(x)$ does not depend on the label. Suppose that
 # an input occurs with several labels (ten people have judged the same image), and that the mean of $\nabla_z\ell(y,z)$ over these labels is zero: no
-# change of the output would help. Then the second term vanishes for this input, even if no single label is predicted
+# small change of the output would help. Then the second term vanishes for this input, even if no single label is predicted
 # with certainty.
 #
-# **$G$ is no upper bound of $H$.** The term that is left out can have either sign, so $G-H$ has negative eigenvalues too.
+# **$G$ is no upper bound of $H$.** The term that is left out can have either sign, so $G-H$ can have negative eigenvalues too.
 
 
 # %%
@@ -1336,7 +1337,7 @@ ledger.check(
 #
 # The term that Gauss-Newton drops has two causes, and they can be told apart. Write
 # $\nabla_{s_i}\ell$ and $\nabla_{a_i}\ell$ for the gradients that back-propagation computes on its way, $J_{a_i}$ and
-# $J_{s_i}$ for the Jacobians of the activities $a_i$ and the pre-activations $s_i$ with respect to all of $\theta$. For each sample ($i$ numbers the layers now)
+# $J_{s_i}$ for the Jacobians of the activities $a_i$ and the pre-activations $s_i$ with respect to all of $\theta$. Let the activations be twice differentiable. For each sample ($i$ numbers the layers now)
 #
 # $$
 # \begin{aligned}
@@ -1804,11 +1805,11 @@ figures.plt.show()
 
 # %% [markdown]
 # For a **location family**, $r(y\mid z)=\prod_jc(y_j-z_j)$, the Fisher matrix is always a multiple $I_c$ of the classical
-# $\frac1n\sum J_i^\top J_i$, with $I_c=\int c'(a)^2/c(a)\,da$: $1$ for the normal density, $\frac13$ for the logistic, $\frac12$ for Cauchy,
+# $\frac1n\sum J_i^\top J_i$, with $I_c=\int c'(a)^2/c(a)\,da$: at unit scale $1$ for the normal density, $\frac13$ for the logistic, $\frac12$ for Cauchy,
 # $(\nu+1)/(\nu+3)$ for Student's law with $\nu$ degrees of freedom, $1$ for Laplace. Gauss-Newton with the matching loss is
 # that multiple for the normal density only.
 #
-# Sometimes there is no Gauss-Newton matrix at all. **With mean $\mu$ and log variance $\gamma$ as outputs** the loss is not
+# Where the loss is not convex in the output, Gauss-Newton need not be positive semidefinite. **With mean $\mu$ and log variance $\gamma$ as outputs** it is not
 # convex,
 #
 # $$
@@ -1910,7 +1911,7 @@ ledger.check(
 # *Why one should expect it.* After the softmax the loss is minus the logarithm of one number, and the second derivative of
 # $-\log z$, which is $1/z^2$, is the square of the first.
 #
-# *The key step.* $H_{\mathrm{out}}=\mathrm{diag}(y_j/z_j^2)=\nabla_z\ell\,\nabla_z\ell^\top$, because $y$ has one entry.
+# *The key step.* $H_{\mathrm{out}}=\mathrm{diag}(y_j/z_j^2)=\nabla_z\ell\,\nabla_z\ell^\top$, because only one entry of $y$ is not zero.
 #
 # :::{dropdown} Proof
 # 1. With the softmax in the loss $z$ is the natural parameter of the categorical law: {prf:ref}`natgrad-eq-8`.
@@ -2162,8 +2163,7 @@ figures.plt.show()
 #
 # :::{solution} ex-fisher-poisson
 # :class: dropdown
-# $H_{\mathrm{out}}=y/z^2$ and $F_{\mathrm{out}}=\mathbb E[y]/z^2=1/z$. They agree if and only if $y=z$. For $y=0$ the loss is linear in $z$ and $G$ sees
-# no curvature at all.
+# $H_{\mathrm{out}}=y/z^2$ and $F_{\mathrm{out}}=\mathbb E[y]/z^2=1/z$. They agree if and only if $y=z$. For $y=0$ the loss is linear in $z$, and a sample with this count adds nothing to $G$.
 # :::
 #
 # :::{exercise} Predict a number

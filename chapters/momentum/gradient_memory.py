@@ -10,9 +10,9 @@
 # # Gradient memory
 #
 # You train a classifier of handwritten digits with batches of eight images, and you replace SGD by Nesterov's accelerated
-# method, because it is faster on convex losses. After 100 steps its loss is seven times closer to the minimum
+# method, because it is faster on convex losses. After 100 steps its loss is about seven times closer to the minimum
 # than SGD's. You let it run. At step 4,000 its loss is five times as far from the minimum as at the start, while SGD's is
-# a thousand times closer than Nesterov's.
+# about a thousand times closer than Nesterov's.
 #
 # **Momentum averages past gradients. With which weights, and do they sum to one?** Nesterov's weights sum to
 # $\frac{k+3}4$ at step $k$: the method amplifies the gradient, and the noise with it. A *normalized memory* has weights
@@ -273,7 +273,7 @@ for rule_of_k, rule, watch in pairs:
 # \end{aligned}
 # $$
 #
-# With $\beta_2=1$, $s_0=1$, $\epsilon=0$ it is heavy ball with the step size $(1-\beta_1)\eta$ and the momentum $\beta_1$.
+# With $q_0=0$, $\beta_2=1$, $s_0=1$, $\epsilon=0$ it is heavy ball with the step size $(1-\beta_1)\eta$ and the momentum $\beta_1$.
 # :::
 #
 # Setting $\beta_2=0$ instead, as the source's preface has it, divides every gradient by its own size and leaves a method of signs.
@@ -301,8 +301,9 @@ for rule_of_k, rule, watch in pairs:
 # $\int_0^te^{-a(t-s)}ds=(1-e^{-at})/a$, and $ae^{-a(t-s)}/(1-e^{-at})=ae^{as}/(e^{at}-1)$. $\square$
 # :::
 #
-# Each result on this page is checked by a computation. Its outcome stands in a row or a card: "worst of 12 values 6e-16, allowed
-# 2e-13" is what was measured and what it was allowed to be, and the same number for something wrong follows, which has to fail.
+# Each result on this page is checked by a computation. Its outcome stands in a row or a card: "12 values, worst 6e-16 against
+# 2e-13" is what was measured and what it was allowed to be ("against at least 0" is a bound from below). After "what breaks it" the same number follows for something wrong,
+# which has to fail; "at best" is the wrong value that comes nearest to passing.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them.
 
 # %%
@@ -691,12 +692,12 @@ ledger.check(
 # :label: thesis-eq-29
 # Let $\mathcal L$ be convex with minimizer $\theta^\star$. Along $\dot\theta=-t\,\nabla\mathcal L(\theta)$ the *energy* (a quantity built so that it cannot grow)
 # $t^2(\mathcal L-\mathcal L^\star)+\lVert\theta-\theta^\star\rVert^2$ does not increase, so that $\mathcal L-\mathcal L^\star\le\lVert\theta_0-\theta^\star\rVert^2/t^2$. But the
-# method $\theta_{k+1}=\theta_k-\eta k\nabla\mathcal L(\theta_k)$ overshoots in a direction of curvature $h$ as soon as $k>2/(\eta h)$.
+# method $\theta_{k+1}=\theta_k-\eta k\nabla\mathcal L(\theta_k)$ moves away from the minimizer in a direction of curvature $h$ as soon as $k>2/(\eta h)$.
 # :::
 #
 # :::{dropdown} Proof
 # The derivative of the energy is $2t(\mathcal L-\mathcal L^\star)-t^3\lVert\nabla\mathcal L\rVert^2$ $-2t\,\nabla\mathcal L^\top(\theta-\theta^\star)$ $\le-t^3\lVert\nabla\mathcal L\rVert^2$,
-# since $\nabla\mathcal L^\top(\theta-\theta^\star)\ge\mathcal L-\mathcal L^\star$ by convexity. The method multiplies $\theta$ by $1-\eta kh$. $\square$
+# since $\nabla\mathcal L^\top(\theta-\theta^\star)\ge\mathcal L-\mathcal L^\star$ by convexity. On $\frac h2\theta^2$ the method multiplies $\theta$ by $1-\eta kh$, which is below $-1$ then. $\square$
 # :::
 #
 # Nesterov's method amplifies as much, and stays stable with a fixed step: it amplifies the *past*, forgotten cubically, and not the present gradient.
@@ -704,8 +705,8 @@ ledger.check(
 # ### With noise
 #
 # On a quadratic the mean loss needs no random numbers: mean and covariance of $(\theta,v)$ obey closed linear equations. The source's example is
-# $\mathcal L=\frac1{50}\theta_1^2+\frac1{200}\theta_2^2$ from $(1,1)$. It does not print the noise; here $BB^\top=.05^2I$, and
-# {numref}`fig-memory-sde` also shows $.01^2I$.
+# $\mathcal L=\frac1{50}\theta_1^2+\frac1{200}\theta_2^2$ from $(1,1)$. It does not print the noise; here $BB^\top=\sigma^2I$ with $\sigma=.05$, and
+# {numref}`fig-memory-sde` also shows $\sigma=.01$.
 
 
 # %%
@@ -824,7 +825,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# Is the diffusion {eq}`eq-memory-diffusion` the right one for a method? Take the polynomial memory as a chain, on $\frac h2\theta^2$ with gradient noise of variance
+# Is the diffusion {eq}`eq-memory-diffusion` the right one for a method? Take the polynomial memory itself, a chain of random steps, on $\frac h2\theta^2$ with gradient noise of variance
 # $\sigma^2$, from the minimum, and compare its exact mean loss at the same time $t=k\eta$ for smaller and smaller steps.
 
 
@@ -1007,7 +1008,7 @@ plt.show()
 #
 # :::{prf:proposition} Which clocks turn a memory into a ball
 # :label: thesis-claim-time-change-unique
-# For a memory $M$ there is, up to a shift, exactly one clock on which {eq}`eq-memory-second` becomes a flow $\ddot\theta+a(t)\dot\theta+\nabla\mathcal L=0$: the
+# For a memory $M$ with $\dot M(t)>0$ for $t>0$ there is, up to a shift, exactly one increasing clock on which {eq}`eq-memory-second` becomes a flow $\ddot\theta+a(t)\dot\theta+\nabla\mathcal L=0$: the
 # solution of $\dot c=\sqrt{M(c)/\dot M(c)}$. For powers it is $t^2/(4p)$. It is not always of order $t^2$: for $M(t)=\ln(1+t)$ it grows like $\frac12t^2\ln t$.
 # :::
 #
@@ -1074,7 +1075,7 @@ ledger.check(
 # :::{prf:definition} Assumptions for the flow
 # :label: thesis-assumption-h1-prime
 # $\mathcal L$ is $L$-smooth (its gradient has the Lipschitz constant $L$) and *weakly quasi-convex*: for a minimizer $\theta^\star$, a constant $\chi>0$ and all $\theta$,
-# $\nabla\mathcal L(\theta)^\top(\theta-\theta^\star)\ge\chi\,(\mathcal L(\theta)-\mathcal L^\star)$. Convex losses have $\chi=1$; $|\theta|^q/q$ has $\chi=q$.
+# $\nabla\mathcal L(\theta)^\top(\theta-\theta^\star)\ge\chi\,(\mathcal L(\theta)-\mathcal L^\star)$. For convex losses $\chi=1$ will do; $|\theta|^q/q$ has $\chi=q$.
 # :::
 #
 # :::{prf:definition} Assumption for the noise of the flow
@@ -1122,7 +1123,7 @@ ledger.check(
 # $$ (eq-memory-rate)
 # :::
 #
-# *Why one should expect it.* A long memory (small $p$) keeps pushing along gradients that are long out of date, so it swings. Below $p=1+1/\chi$ the loss of its swings falls more slowly than $1/t$.
+# *Why one should expect it.* A long memory (small $p$) keeps pushing along gradients that are long out of date, so it swings. Below $p=1+1/\chi$ the loss of its swings can fall more slowly than $1/t$.
 #
 # *The key step.* $\nu=\frac t{p-1}$ and $\rho=\frac{pt}{(p-1)^2}$ fit {prf:ref}`thesis-lemma-2-3-2`: the condition $\dot\rho\le\chi\nu\frac pt$ is $\frac1{p-1}\le\chi$. $\square$
 #
@@ -1275,7 +1276,7 @@ plt.show()
 #    $\eta\nu_k\le\eta(\nu_{k-1}+1)=\rho_{k-1}$.
 # 4. For $k=0$, $\theta_{-1}=\theta_0$, and 1 and 2 give $\mathbb E\frac12\lVert z_1-\theta^\star\rVert^2$ $\le\frac12\lVert\theta_0-\theta^\star\rVert^2+\frac12d\eta^2\varsigma_\star^2$, so
 #    $\mathbb E[E_0]\le\rho_0(\mathcal L(\theta_0)-\mathcal L^\star)$ $+\frac12\lVert\theta_0-\theta^\star\rVert^2$ $+\frac12d\eta^2\varsigma_\star^2$. Add up. If $\nu_0=0$, step 2 at $k=0$ has the term
-#    $-\eta(\mathcal L(\theta_0)-\mathcal L^\star)$ on its right, which pays for $\rho_0(\mathcal L(\theta_0)-\mathcal L^\star)$: the first term of the bound can be dropped. $\square$
+#    $-\eta(\mathcal L(\theta_0)-\mathcal L^\star)$ on its right, which pays for $\rho_0(\mathcal L(\theta_0)-\mathcal L^\star)$: the first term of the bound can be dropped. (The factor 2 in that term is the source's; the proof needs only 1.) $\square$
 # :::
 #
 # **Why the growth of the look-ahead needs its own condition.** The source's statement asks for $\nu_k\le k$ only; its proof uses $\nu_k\le\nu_{k-1}+1$, which does not follow. Eight terms show
@@ -1563,13 +1564,13 @@ plt.show()
 # \end{aligned}
 # $$ (eq-memory-ceiling)
 #
-# The limit hardly depends on $\eta$: a smaller step only postpones it.
+# For small $\eta h$ the limit hardly depends on $\eta$: a smaller step only postpones it.
 # :::
 #
 # *Why one should expect it.* Nesterov asks for the gradient *ahead*. There it meets its own momentum and is pushed back, a friction of the size $\eta h$ that does not fade with $k$. Heavy ball asks
 # at $\theta_k$; its only friction is $1-\beta_{1,k}=\frac3{k+2}$, and that fades. A flow cannot see the difference: ahead is at the distance $\beta_{1,k}\sqrt\eta\,v$, which is zero in the limit.
 #
-# *The key step.* With $\beta_1=1$ the method is $\theta_{k+1}=(1-\eta h)(2\theta_k-\theta_{k-1})-\eta\xi_k$. Both roots of $x^2-2(1-\eta h)x+(1-\eta h)=0$ have the modulus $\sqrt{1-\eta h}<1$, so there is a
+# *The key step.* With $\beta_1=1$ the method is $\theta_{k+1}=(1-\eta h)(2\theta_k-\theta_{k-1})-\eta\xi_k$. Both roots of $x^2-2(1-\eta h)x+(1-\eta h)=0$ have the modulus $\sqrt{1-\eta h}<1$ for $\eta h\le1$, so there is a
 # stationary law even without friction.
 #
 # :::{dropdown} Proof
@@ -1659,7 +1660,7 @@ plt.show()
 #
 # :::{prf:proposition} The floor of a memory
 # :label: thesis-beyond-memory-floor
-# On $\frac h2\theta^2$ with noise of variance $\sigma^2$, the polynomial memory with step $\eta$ settles at $\frac p{2(2p-1)}\,\eta\sigma^2$, whatever $h$: at $\frac13\eta\sigma^2$ for $p=2$, $\frac3{10}\eta\sigma^2$
+# On $\frac h2\theta^2$ with $BB^\top=\eta\sigma^2$ the mean loss of the memory diffusion {eq}`eq-memory-diffusion` with $M(t)=t^p$ settles at $\frac p{2(2p-1)}\,\eta\sigma^2$, whatever $h$; so does, as measured below, the polynomial memory with step $\eta$ and noise of variance $\sigma^2$: at $\frac13\eta\sigma^2$ for $p=2$, $\frac3{10}\eta\sigma^2$
 # for $p=3$, towards $\frac14\eta\sigma^2$, SGD's, for $p\to\infty$.
 # :::
 #
@@ -1697,7 +1698,7 @@ plt.show()
 #
 # $$k\,\mathbb E[\mathcal L(\theta_k)]\to\frac{\sigma^2}{2h\,(1-\zeta^2)}\qquad(k\to\infty),$$ (eq-memory-dial-floor)
 #
-# for every step size $\eta_z$. At $\zeta=1$ the method is the polynomial memory with $p=2$ and step $\eta_z/2$, and stands still at $\eta_z\sigma^2/6$.
+# for every step size $\eta_z$. At $\zeta=1$ the method is the polynomial memory with $p=2$ and step $\eta_z/2$, and stands still at $\eta_z\sigma^2/6$ ({prf:ref}`thesis-beyond-memory-floor`).
 # :::
 #
 # *Why one should expect it.* Late, $z$ has found its balance: $\nabla\mathcal L(\vartheta_k)+\xi_k\approx0$ on average, so that $z_k\approx-\frac\zeta{1-\zeta}\theta_k-\frac{\xi_k}{h(1-\zeta)}$. Put into the mean, this makes

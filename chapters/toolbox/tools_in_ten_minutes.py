@@ -81,7 +81,7 @@ like = {"dtype": run.dtype, "device": run.device}
 # Write $L=\lambda_1(H)$ and $\mu=\lambda_d(H)$ for the largest and the smallest curvature. The step is limited by
 # $L$, while progress along the flattest direction is governed by $\mu$. Their ratio $\kappa=L/\mu$, the condition
 # number, is the price of using one step size for all directions: the best one, $\eta=2/(L+\mu)$, still leaves the
-# fraction $(\kappa-1)/(\kappa+1)$ of the error at every step.
+# fraction $(\kappa-1)/(\kappa+1)$ of the error along the steepest and the flattest direction at every step.
 #
 # :::{admonition} Predict first
 # :class: tip
@@ -121,7 +121,10 @@ assert torch.equal(library.values, path)
 
 # %% [markdown]
 # Now hold the iterates against the formula. The nearest wrong formula uses $e^{-\eta\lambda_i(H)}$ for the factor,
-# as if the steps were infinitely small.
+# as if the steps were infinitely small. The row below the cell reports the check: "120 values, worst 1e-14 against 9e-12" means that of 120
+# numbers that should be zero the largest was 1e-14, and that rounding would excuse 9e-12. After "what breaks it" the same number follows for something
+# wrong, which has to fail; "at best" is the wrong value that comes nearest to passing. {doc}`How claims are checked <../../book/how_claims_are_checked>`
+# explains the rest.
 
 # %% tags=["hide-input"]
 z = (path - theta_star) @ U
@@ -340,8 +343,8 @@ plt.show()
 # and from the balanced start it is $\alpha^2\mathbf 1$. So $(u^2+v^2)^2=(u^2-v^2)^2+4u^2v^2$ is
 # $\beta^2+4\alpha^4$.
 #
-# The parameterization acts as a matrix $P=JJ^\top$ in front of the gradient. It changes no function that the model
-# can express and no minimizer of the loss; it changes the path, and where there are many minimizers the path
+# The parameterization acts as a matrix $P=JJ^\top$ in front of the gradient. If $g$ reaches every $\beta$, it changes no function that the model
+# can express and no minimizing $\beta$; it changes the path, and where there are many minimizers the path
 # decides which one is found.
 #
 # The check takes random points with $u\odot v=\alpha^2\mathbf 1$, $u=\alpha e^s$ and $v=\alpha e^{-s}$ entrywise, and
