@@ -257,7 +257,8 @@ assert torch.allclose(library[0], torch.cat(by_hand), rtol=1e-12, atol=1e-14)
 # :::
 #
 # *Why one should expect it.* In the last chapter the invariant "increments lie in the row space" singled out one
-# solution. A parameterization bends the invariant, and the penalty is what makes the bent invariant a gradient.
+# solution. Here the increments of $\operatorname{arcsinh}(\beta/2\alpha^2)$ lie there instead of those of $\beta$, and this
+# function of $\beta$ is the gradient of a penalty.
 #
 # *The key step.* $[\nabla Q_\alpha(\beta)]_i=\operatorname{arcsinh}(\beta_i/2\alpha^2)$. At the end of the flow
 # this is $X^\top\nu$, orthogonal to every direction in which one can move without leaving $X\beta=y$.
@@ -435,7 +436,7 @@ figures.numbers(
 #
 # with $x_i$ the columns of $X$. Training the network is gradient flow on a *convex* function of $n$ variables, the
 # dual of the penalty problem: it has one variable $\nu_j$ for each equation, and the maximum of $-D$ is the minimum of $Q_\alpha$, up to the constant
-# $2d_x\alpha^2$. The non-convex loss in $2d_x$ parameters was a disguise.
+# $2d_x\alpha^2$. So the flow on a non-convex loss in $2d_x$ parameters solves a convex problem.
 #
 # :::{prf:proposition} The flow always converges
 # :label: regularization-beyond-flow-converges
@@ -493,7 +494,7 @@ ledger.check(
 #
 # :::{prf:remark} The limits of the penalty
 # :label: regularization-remark-9-19
-# For fixed $\beta\ne0$,
+# For fixed $\beta\ne0$, and with $0\ln0=0$,
 #
 # $$
 # \begin{aligned}
@@ -633,7 +634,7 @@ ledger.check(
 #    $\tfrac18+\tfrac9{80}=\tfrac{19}{80}<\tfrac14$. $\square$
 # :::
 #
-# So the distance falls like $\alpha^{-4}$: once $\alpha^2$ is a few times the largest weight, the circle is
+# So the distance falls like $\alpha^{-4}$ (faster only if the cube on the left happens to lie in the row space): once $\alpha^2$ is a few times the largest weight, the circle is
 # reached. The side of $\ell_1$ is another matter. One would guess from the slow limit of the penalty that $\alpha$
 # must be *exponentially* small, and the sufficient conditions in the literature say so {cite}`woodworth2020kernel`.
 # The guess is wrong for a fixed problem. The rate is a power of $\alpha$, and the exponent can be read off before
@@ -992,7 +993,7 @@ ledger.check(
 # In the last chapter training found the solution nearest to the start. In $\theta$ it would be natural to guess the
 # same. For $\alpha\to0$ it is true: the nearest point has the least $\lVert\theta\rVert^2$, and the least
 # $\lVert\theta\rVert^2$ that makes given weights $\beta$ is $\lVert\beta\rVert_1$. For finite $\alpha$ it is false.
-# The guess, too, has a penalty in closed form, so the two can be held side by side.
+# The guess, too, minimizes a penalty, which is known through its gradient, so the two can be held side by side.
 #
 # :::{prf:remark} Nearest only in the limit
 # :label: regularization-remark-9-20
@@ -1088,9 +1089,12 @@ ledger.check(
 # %% [markdown]
 # A surprise waits at the other end. For large $\alpha$ both penalties become squares, and training is nearest to
 # its start again. The rule fails only in between, where the kernel moves, but not far. (Both end points are within
-# $\alpha^{-4}$ times a constant of $\beta^{\ell_2}$: for $Q_\alpha$ by {prf:ref}`regularization-beyond-l2-rate`,
-# and for $R_\alpha$ because $0\le\beta-4\alpha^2\lambda\le\tfrac3{16}\beta^3/\alpha^4$ for small $\lambda\geq0$. As
-# $\tfrac1{24}+\tfrac3{16}<\tfrac14$ and $\lVert\beta\rVert\le1$ here, they are at most $\alpha^{-4}/4$ apart.)
+# $\alpha^{-4}$ times a constant of $\beta^{\ell_2}$: for $Q_\alpha$ by step 3 of the proof of
+# {prf:ref}`regularization-beyond-l2-rate`, with the constant $\tfrac1{24}$,
+# and for $R_\alpha$ because $0\le\beta-4\alpha^2\lambda\le\tfrac3{16}\beta^3/\alpha^4$ for small $\lambda\geq0$. Here $\lVert\beta\rVert\le1$:
+# both maps from multipliers to weights are convex on the positive side, so $|\beta_i|\le\beta_1|x_i|$ and
+# $\lVert\beta\rVert^2\le\beta_1\sum_ix_i\beta_i=\beta_1\le1$. As
+# $\tfrac1{24}+\tfrac3{16}<\tfrac14$, the two end points are at most $\alpha^{-4}/4$ apart.)
 
 # %%
 far_flow, far_nearest, _, _ = one_sample_ends(x, one, torch.tensor(30.0, **like))
@@ -1493,12 +1497,12 @@ ledger.check(
 # %% [markdown]
 # :::{dropdown} Answer
 # Any large one: above $0.1$ the dashed curve is flat, below it the error grows. For a dense truth the rich regime
-# does harm: it spends its samples on a few large weights that are not there. "Rich" is a preference, not a virtue.
-# The rows above use this as their control.
+# does harm: it spends its samples on a few large weights that are not there. Whether the preference for sparse weights
+# is of use depends on the truth. The rows above use this as their control.
 # :::
 #
-# What the top panel also shows: the best lasso, which does not interpolate the noise, stays ahead of the small
-# start, and both are far ahead of ridge regression. What neither panel shows is how long training takes. Near zero a
+# What the top panel also shows: for the sparse truth the best lasso, which does not interpolate the noise, stays ahead
+# of the small start, and both are far ahead of ridge regression. What neither panel shows is how long training takes. Near zero a
 # weight grows in proportion to its size, so it takes a time of order $\ln(1/\alpha)$ to leave. The last digits take
 # longer still: what only the small weights can correct is corrected at a rate proportional to those small weights.
 #

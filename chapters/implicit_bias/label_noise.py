@@ -121,7 +121,7 @@ figures.plt.show()
 #
 # $$\theta_{k+1}=\theta_k-\frac{\eta}{b}\sum_{i\in B_k}\bigl(f_i(\theta_k)-y_i-\xi_{k,i}\bigr)\nabla f_i(\theta_k),\qquad\mathbb E\,\xi_{k,i}=0,\quad\mathbb E\,\xi_{k,i}^2=\sigma^2 ,$$ (eq-label-noise-update)
 #
-# all $\xi_{k,i}$ independent of each other and of the past. Where the model fits the data, $f_i(\theta)=y_i$, the gradient of every sample is zero, and this noise is the only thing that still moves the weights.
+# all $\xi_{k,i}$ independent of each other and of the past; a sample that is drawn twice in a batch gets a new label each time. Where the model fits the data, $f_i(\theta)=y_i$, the gradient of every sample is zero, and this noise is the only thing that still moves the weights.
 #
 # :::{dropdown} The letters of the source
 # | here | source, section 9.5 | meaning |
@@ -205,7 +205,7 @@ for xi in (0.5, -0.5):  # the example by hand, and the other coin
 # :::
 #
 # Each result on this page is checked by a computation, and what is seen of it is a card or a row. It says what was measured, what it was allowed to be, and the same number for something wrong, the *control*, which has to fail. "3 values, worst 0.99; allowed 0.98 to 1.02; what breaks it: 0.95" means that three ratios which
-# should be one deviate by at most 0.01, that sampling error excuses 0.02, and that a wrong formula misses by more than that. A row "A exceeds B by x (at least y)" gives the mean difference x over the seeds and the lower end y of its 99.9 % interval; $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision, multiplied by a condition number and a size where they enlarge rounding. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
+# should be one deviate by at most 0.01, that sampling error excuses 0.02, and that a wrong formula misses by more than that. The $\varepsilon$ in "100 ε" is the rounding unit of the number type, $2.2\cdot10^{-16}$ in double precision, multiplied by a condition number and a size where they enlarge rounding. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 #
 # The first check runs $N$ chains at three step sizes, short, medium and nearly unstable, and compares the mean of $\theta^2/V$ with one. For normal $\theta$ this mean has the standard error $\sqrt{2/N}$, and with a probability of 99.9 % all three means lie within 3.6 standard errors of one. The control is the continuous process, sampled without
 # any discretization.
@@ -290,7 +290,7 @@ figures.numbers(
 
 # %% [markdown]
 # The source says that an Ornstein-Uhlenbeck process "characterizes" the fluctuation, and does not say which. For the usual process that is true in the limit of small steps only: at $\eta h=0.1$ its variance is five per cent too small. With normal noise and $\eta h<1$ the sentence is exact for *another* process, one with the rate
-# $-\ln(1-\eta h)/\eta$ in the place of $h$ and with the stationary variance $V$. Read at the times $0,\eta,2\eta,\dots$ it has the law of the chain. For $\eta h>1$ the iterates alternate in sign, their correlation is
+# $-\ln(1-\eta h)/\eta$ in the place of $h$ and with the stationary variance $V$. Read at the times $0,\eta,2\eta,\dots$ it has the law of the chain. For $\eta h>1$ the correlation of neighbouring iterates is
 # negative, and no such process exists. Two rows in "Checks behind this page" test the rate and the correlation. The variance is not all that the limit forgets: it also forgets the law of the noise.
 #
 # :::{admonition} Predict first
@@ -321,7 +321,7 @@ figures.plt.show()
 
 # %% [markdown]
 # :::{dropdown} Answer
-# Step 1 of the proof, with $\theta_0=0$: $-\theta=\eta\sum_j(1-\eta h)^j\xi_j$. At $\eta h=\tfrac12$ this is $\eta\sigma\sum_j\pm2^{-j}$, a number with random binary digits: uniform on $[-2\eta\sigma,2\eta\sigma]$. At $\eta h=\tfrac23$ it is
+# By step 1 of the proof, $-\theta$ has in the long run the law of $\eta\sum_j(1-\eta h)^j\xi_j$ (the start is forgotten, and the noise is numbered backwards). At $\eta h=\tfrac12$ this is $\eta\sigma\sum_j\pm2^{-j}$, a number with random binary digits: uniform on $[-2\eta\sigma,2\eta\sigma]$. At $\eta h=\tfrac23$ it is
 # $\eta\sigma\sum_j\pm3^{-j}$, a number which after shifting and scaling to $[0,1]$ has only the digits 0 and 2 in base three. Such numbers form the Cantor set, here stretched to $[-a,a]$ with $a=\tfrac32\eta\sigma$. Both laws have exactly the variance of the theorem.
 # :::
 
@@ -717,7 +717,7 @@ ledger.check(
 # :::
 #
 # With $b<n$ the residuals of the cloud add sampling noise to the label noise, a relative change of order $\eta$. What the theorem does not say is what happens after $4b/(\eta^2\sigma^2)$ steps, when the weights have moved and the expansion at $\theta^\star$ no longer applies. That the drift goes on as a flow along the minimizers is proved by {cite}`li2022happens` for $\eta\to0$, and
-# {cite}`damian2021label` prove convergence to stationary points of $\mathcal L+R$. Below we follow two models all the way.
+# {cite}`damian2021label` prove convergence to stationary points of $\mathcal L+R$. Below we follow three models all the way.
 #
 # The card measures the drift: coin noise in all networks, thousands of chains in all, each projected on the predicted direction and divided by the predicted length. The control is noise of the same total size, spread evenly over the three visible directions. A row below the card tests the whole vector: in each network the mean
 # displacement in all nine invisible directions is compared with the prediction by Hotelling's statistic (the squared distance of a mean from its claimed value in units of its sampling error, which follows an $F$ law if the claim is right).
@@ -971,7 +971,7 @@ figures.numbers(
 #
 # :::{prf:proposition} Where the runs settle
 # :label: regularization-beyond-label-shift
-# Let the chain of {prf:ref}`regularization-beyond-label-flattest` start at $u=v=1$, so that $u_k=v_k$ for all $k$, and let it be stationary. Then $\mathbb E\ln(1-\eta e)=0$ exactly, and $\mathbb E\,uv=1-\frac{\eta\sigma^2}{2(1-\eta)}+O(\eta^3)=1-2\lambda+O(\eta^2)$.
+# Let the chain of {prf:ref}`regularization-beyond-label-flattest` start on the line $u=v>0$, which it then never leaves, and let the law of the start be stationary. Then $\mathbb E\ln(1-\eta e)=0$ exactly, and $\mathbb E\,uv=1-\frac{\eta\sigma^2}{2(1-\eta)}+O(\eta^3)=1-2\lambda+O(\eta^2)$.
 # :::
 #
 # :::{dropdown} Proof
@@ -1091,7 +1091,7 @@ ledger.check(
 #
 # $$\mathrm{tr}\,\nabla^2\mathcal L=\frac4n\sum_{i=1}^n\lVert\theta\odot x_i\rVert^2=4\sum_jm_j\beta_j,\qquad m_j=\frac1n\sum_ix_{ij}^2 .$$
 #
-# So the trace is a weighted $\ell_1$ norm of $\beta$. Its minimum over the interpolants (all $\beta\ge0$ with $X\beta=y$) is a linear program, basis pursuit with weights, and finds sparse solutions. Label noise should therefore do, from any start, what that chapter achieves by a tiny start
+# So the trace is a weighted $\ell_1$ norm of $\beta$. Its minimum over the interpolants (all $\beta\ge0$ with $X\beta=y$) is a linear program, basis pursuit with weights, and finds sparse solutions. Label noise should therefore do, from any start without zeros, what that chapter achieves by a tiny start
 # {cite}`haochen2021shape`.
 #
 # The same can be seen coordinate by coordinate. With all samples in each step and $g_j=\frac1n\sum_i(f_i-y_i-\xi_i)x_{ij}$ the update is $\theta_j\leftarrow\theta_j(1-2\eta g_j)$. Where $\ln|\theta_j|$ is stationary, $0=\mathbb E\ln|1-2\eta g_j|\approx-2\eta\,\mathbb Eg_j-2\eta^2\,\mathbb Eg_j^2$, and $\mathbb Eg_j^2\approx\sigma^2m_j/n$:
@@ -1307,7 +1307,7 @@ figures.numbers(
 )
 
 # %% [markdown]
-# With 12 samples label noise reaches the least trace all the same, at a vector that is not the truth. Label noise finds what is flat. On this model flat means small in the $\ell_1$ norm, and that is the truth when there are enough samples.
+# With 12 samples label noise reaches the least trace all the same, at a vector that is not the truth. Label noise finds what is flat. On this model flat means small in a weighted $\ell_1$ norm, and the smallest interpolant in this norm is the truth when there are enough samples.
 #
 # ## For the practitioner
 #
@@ -1321,7 +1321,7 @@ figures.numbers(
 # | $b$ doubled | half | half | twice |
 #
 # - **Use it where many solutions fit and a flat one is wanted**: a regression that interpolates its data, with the square loss. Redraw the noise at every step. Noise that is drawn once and kept is only another label, and chooses nothing.
-# - **Plan for two times.** It takes about $1/(\eta h)$ steps to fall into the valley, with $h$ its least visible curvature, and $4b/(\eta^2\sigma^2)$ to move along it. With $\eta=0.01$, $\sigma=0.1$ and $b=32$ the second is $10^8$ steps: small noise in large batches changes nothing in a run of usual length.
+# - **Plan for two times.** It takes about $1/(\eta h)$ steps to fall into the valley, with $h$ its least visible curvature, and $4b/(\eta^2\sigma^2)$ to move along it. With $\eta=0.01$, $\sigma=0.1$ and $b=32$ the second is about $10^8$ steps: small noise in large batches changes nothing in a run of usual length.
 # - **Turn the noise down at the end.** As long as it is on, the cloud and a bias of order $\lambda$ remain.
 # - **Mind the edge.** The formulas need $\eta\lambda_1(H)<2$, and the cloud grows without bound there.
 # - **When not to use it.** The model is linear in its weights (no drift); the data are few (the flattest solution need not be right); the data are not fitted (then the noise of the batches acts as well, with another shape). For the cross-entropy loss label noise has another covariance, and this page proves nothing.

@@ -14,7 +14,7 @@
 #
 # **To which boundary does gradient descent turn, and how fast?** To the one that keeps the largest distance from the nearest points, the *maximum margin*. But its distance from there falls only like
 # $1/\log t$ with the time $t$ of training: if one unit of time took a second, after the age of the universe the boundary would still be visibly off. **What breaks it**: squared loss stops at another
-# boundary, steps along the signs of the gradient head for another margin, and a loss that falls more slowly than an exponential leaves the maximum margin again. One small change repairs the speed: divide
+# boundary, steps along the signs of the gradient head for another margin, and a loss that falls only like a power of the margin leaves the maximum margin again. One small change repairs the speed: divide
 # the gradient by the loss, and $1/\log t$ becomes $1/k$ after $k$ steps.
 
 # %% tags=["colab", "remove-cell"]
@@ -624,7 +624,7 @@ ledger.check(
 # %% [markdown]
 # **Cite this result** as the anchor `regularization-thm-9-25` of this page, with the release of the book.
 #
-# The row on $\bar\gamma\lVert\theta(t)\rVert$ says why the approach is slow: the length of $\theta$ is $\log t/\bar\gamma$ up to a constant, and the gap is a constant over this length. (Upper bound: $\lVert g\rVert\le R$ gives $1/\mathcal L\le1/n+R^2t$, and the lemma gives
+# The row on $\bar\gamma\lVert\theta(t)\rVert$ says why the approach is slow: the length of $\theta$ is $\log t/\bar\gamma$ up to a constant, and the guarantee for the gap is a constant over this length. (Upper bound: $\lVert g\rVert\le R$ gives $1/\mathcal L\le1/n+R^2t$, and the lemma gives
 # $\bar\gamma\lVert\theta\rVert\le\log n-\log\mathcal L$.)
 #
 # ### Why the start must be subtracted
@@ -728,7 +728,7 @@ ledger.check(
 # 4. *Convergence.* The integrand is non-negative, and its derivative is bounded because $r$ and $dr/ds$ are; so it tends to zero, and with it every $\langle z_i,r\rangle$, $i\in S$. This is the first statement.
 #    The shares are $e^{-\langle z_i,\theta\rangle}/\mathcal L$ with $e^{-\langle z_i,\theta\rangle}=a_i(1+o(1))/t$ on $S$ and $O(t^{-1-\delta})$ elsewhere; add them up for $t\,\mathcal L\to\sum a_i=1/\bar\gamma^2$.
 # 5. *The gap.* By {prf:ref}`regularization-eq-9-156`, $(\bar\gamma-\gamma)\lVert\theta\rVert=\bar\gamma\lVert\theta\rVert-\langle g,\theta\rangle+H(p)-H_\infty(p)$. Since $\theta=\hat w\log t+O(1)$,
-#    $\lVert\theta\rVert=\langle w^\star,\theta\rangle+O(1/\log t)$. From step 2, $\lVert g-\bar\gamma w^\star\rVert$ is of the order of $\lVert r_S\rVert$, where $r_S$ is the part of $r$ in the span of the support vectors. It decays exponentially in $s$:
+#    $\lVert\theta\rVert=\langle w^\star,\theta\rangle+O(1/\log t)$. From step 2, $\lVert g-\bar\gamma w^\star\rVert$ is at most a constant times $\lVert r_S\rVert+e^{-\delta s}$, where $r_S$ is the part of $r$ in the span of the support vectors. This part decays exponentially in $s$:
 #    near its minimum the convex function of the key step is strongly convex on that span, with some constant $2c$, and so $\frac{d}{ds}\lVert r_S\rVert\le-c\lVert r_S\rVert+\lVert h\rVert$ for large $s$, with $\lVert h\rVert\le C'e^{-\delta s}$ as $\rho$ is bounded. Multiply by $e^{cs}$ and integrate: $\lVert r_S\rVert=O(e^{-cs}+s\,e^{-\min(c,\delta)s})$. So $\langle g-\bar\gamma w^\star,\theta\rangle$, in which $\lVert\theta\rVert$ grows only like $s$, and $p-p^\star$ decay exponentially in $s$ as well. Hence
 #    $(\bar\gamma-\gamma)\lVert\theta\rVert=H(p^\star)-H_\infty(p^\star)+O(1/\log t)$, with $\lVert\theta\rVert=\log t/\bar\gamma+O(1)$. The same with $\tilde\gamma$, without $H_\infty$. $\square$
 # :::
@@ -1225,7 +1225,7 @@ figures.numbers(
 # :::{dropdown} Answer
 # First they are behind: $1/R^2$ is a short step as long as the loss is large (the control of the first row). At the last step they lead by a factor of about $10^{1.66}\approx45$ in the geometric mean. Since $-\log\mathcal L$ rises by about $\eta\bar\gamma^2$ a step,
 # $k$ normalized steps stand where the clock of the flow reads about $e^{\eta\bar\gamma^2k}$ seconds. The step size $\eta/\mathcal L(\theta_k)$ does grow
-# without bound, exponentially even. That is harmless: the curvature of $\mathcal L$ is at most $R^2\mathcal L$, so step size times curvature stays below $\eta R^2\le1$.
+# without bound, exponentially even. That is harmless: the curvature of $\mathcal L$ is at most $R^2\mathcal L$, so step size times curvature is at most $\eta R^2\le1$.
 # :::
 #
 # ## Where it goes elsewhere

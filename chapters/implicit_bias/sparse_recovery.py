@@ -377,10 +377,10 @@ ledger.check(
 #
 # $$\lVert\theta_k-\theta^\star\rVert\le\epsilon\sqrt s+\alpha\sqrt{d-s}\qquad(k\ge\overline K),$$
 #
-# and if $\alpha\sqrt{d-s}\le\epsilon\sqrt s$ and $\eta\le\frac14$, an error of order $\epsilon\sqrt s$ takes $\Theta(\log(1/\epsilon\alpha)/\eta)$ steps, between two universal multiples of that number.
+# and if $\alpha\sqrt{d-s}\le\epsilon\sqrt s$, $\eta\le\frac14$ and $\alpha,\epsilon\le\frac18$, an error of order $\epsilon\sqrt s$ takes $\Theta(\log(1/\epsilon\alpha)/\eta)$ steps, between two universal multiples of that number.
 # :::
 #
-# The condition $\eta\le\frac14$ keeps the multiples universal: for $\eta\to\frac12$ the contraction from above is as fast as one likes, $\log(1-2\eta)\to-\infty$, and the second term of $\underline K$ disappears. The condition on $\alpha$ says that the start must be small against the accuracy that is asked for. It cannot be dropped: until the support has arrived, the other $d-s$ weights have barely moved, and their distance from zero is about $\alpha\sqrt{d-s}$.
+# The condition $\eta\le\frac14$ keeps the multiples universal: for $\eta\to\frac12$ the contraction from above is as fast as one likes, $\log(1-2\eta)\to-\infty$, and the second term of $\underline K$ disappears. The bound $\frac18$ does the same for $\alpha$ and $\epsilon$: at $\frac12$ and $\frac14$ the logarithms in $\underline K$ vanish. The condition $\alpha\sqrt{d-s}\le\epsilon\sqrt s$ says that the start must be small against the accuracy that is asked for. It cannot be dropped: until the support has arrived, the other $d-s$ weights have barely moved, and their distance from zero is about $\alpha\sqrt{d-s}$.
 #
 # *The key step.* Below $\frac12$ the factor of growth is between $1+\frac34\eta$ and $1+\eta$. Above, $1-\theta$ shrinks by a factor between $1-2\eta$ and $1-\frac12\eta$.
 #
@@ -720,7 +720,7 @@ figures.numbers(
 # 3. *Cauchy-Schwarz.* $\sum_P\lVert v_P\rVert\le\sqrt{\tbinom sp\sum_P\lVert v_P\rVert^2}=\sqrt{\tbinom sp\tbinom{s-1}{p-1}}\,\lVert v\rVert$, and $\binom sp/\binom{s-1}{p-1}=\frac sp$. So $|v^\top Bw|\le\frac s{\sqrt{pq}}\,\delta_s\lVert v\rVert\lVert w\rVert$. With $p=q=\frac s2$ the constant is $2$, with $p=\frac{s-1}2$, $q=\frac{s+1}2$ it is $2s/\sqrt{s^2-1}$.
 # 4. *Single entries.* If $w=e_j$, take $q=1$ and $p=s-1$; there is one $Q$, and the constant is $\sqrt{s/p}=\sqrt{s/(s-1)}$. If $v=ce_i$, the pair $\{i,j\}$ is a support of size two.
 # 5. *No smaller constant.* Let $B$ join $s$ indices with $s$ others by entries that are all equal to a small $c$, and be zero elsewhere. The best choice of $s$ indices takes $\lfloor s/2\rfloor$ from one side, so $\delta_s=c\sqrt{\lfloor s/2\rfloor\lceil s/2\rceil}$; for $v$ and $w$ constant on the two sides $v^\top Bw=cs$. For single entries join one index with $s$ others.
-# 6. *Dense vectors.* Every entry of $B$ is at most $\delta_2$, so $|(Bz)_j|\le\delta_2\sum_i|z_i|$.
+# 6. *Dense vectors.* Every entry of $B$ is at most $\delta_2$ in absolute value, so $|(Bz)_j|\le\delta_2\sum_i|z_i|$.
 # 7. *The case $s=1$.* $\delta_1$ only knows the lengths of the columns of $X$. One sample $x=(1,1)$ has $\hat\Sigma=\begin{pmatrix}1&1\\1&1\end{pmatrix}$ and $\delta_1=0$, but $e_1^\top\hat\Sigma e_2=1$ and $\langle e_1,e_2\rangle=0$. $\square$
 # :::
 #
@@ -1672,7 +1672,7 @@ assert abs(tail[-1, 1] - 1) > 0.1 and abs(tail[-1, 1] - tail[-3, 1]) < 1e-9
 #
 # 1. With $\beta=\theta\odot\theta$ every step of gradient descent multiplies each weight by a factor; weights that start tiny stay tiny unless the data make them grow.
 # 2. $\lVert\theta\rVert^2=\lVert\beta\rVert_1$: from a tiny start, and with enough samples, gradient descent finds the solution of basis pursuit, without a penalty.
-# 3. On sparse vectors $\hat\Sigma$ acts like the identity, with $\delta_s\approx\sqrt{s\log(d/s)/n}$; single entries of its products need order two.
+# 3. On sparse vectors $\hat\Sigma$ acts like the identity, with $\delta_s$ at most of the order of $\sqrt{s\log(ed/s)/n}$; single entries of its products need order two.
 # 4. A smaller start costs steps only like the logarithm of $1/\alpha$. Without noise a longer run does no harm.
 # 5. The slope of the error in $\alpha$, on logarithmic axes, is $4(1-\tau)$, with $\tau$ the level of a dual certificate: of the shortest one in a logarithmic time, of the best one in the end.
 #
