@@ -113,7 +113,7 @@ plt.show()
 #
 # The source is sections 3.1 and 3.2 with appendix C.1 of {cite}`orvieto2023dynamics`, after {cite:t}`orvieto2022vanishing`. Read
 # {doc}`Tools in ten minutes <../../chapters/toolbox/tools_in_ten_minutes>` first. The page runs in about 40 seconds on one CPU core, in about twelve seconds
-# with `SCALE = "smoke"`; five kept results took a quarter of an hour more.
+# with `SCALE = "smoke"`; five results that were computed beforehand and stored (*kept results*) took a quarter of an hour more.
 #
 # ## Why the mean misleads
 #
@@ -136,7 +136,7 @@ plt.show()
 #
 # :::{prf:assumption} Random start
 # :label: thesis-assumption-3-2-1
-# The entries of $W_1,\dots,W_D$ are independent and have one law, symmetric around zero, with variance $\sigma_w^2$ and a finite fourth moment. Its *kurtosis* is the
+# The entries of $W_1,\dots,W_D$ are independent and have one law, symmetric around zero, with variance $\sigma_w^2$ and a finite fourth moment. Its *kurtosis* (kurt) is the
 # fourth moment over $\sigma_w^4$: 3 for Gaussian, $\frac95$ for uniform weights.
 # :::
 #
@@ -155,13 +155,13 @@ plt.show()
 #
 # :::{prf:proposition} Starts that preserve the variance
 # :label: thesis-prop-3-2-1
-# ({cite:t}`glorot2010understanding,he2015delving`.) Each layer multiplies the mean squared length of signal and of gradient by $pm\sigma_w^2$. It is preserved by
+# ({cite:t}`glorot2010understanding,he2015delving`.) Each layer multiplies the mean squared length of the signal (the vector that passes through) and of the gradient by $pm\sigma_w^2$. It is preserved by
 # $\sigma_w^2=\frac1m$ in linear (Xavier's start) and by $\sigma_w^2=\frac2m$ in ReLU networks (He's start). With LeCun's older $\frac1{3m}$ it falls by three (linear) or six (ReLU) a layer.
 # :::
 #
 # :::{dropdown} Proof
 # Entry $i$ of $a=Wh$ has mean zero, so $\mathbb E a_i^2=\sigma_w^2\lVert h\rVert^2$ and $\mathbb E\lVert a\rVert^2=m\sigma_w^2\lVert h\rVert^2$. The law of $a$ is symmetric, so a ReLU keeps half of it:
-# $\mathbb E\lVert\mathrm{diag}(\chi)a\rVert^2=p\,\mathbb E\lVert a\rVert^2$. The gradient goes through the transposed matrices with the same factors. $\square$
+# $\mathbb E\lVert\mathrm{diag}(\chi)a\rVert^2=p\,\mathbb E\lVert a\rVert^2$. The gradient goes through the transposed matrices with the same factors; in a ReLU network this asks for independent random signs in $w_{\rm out}$, as an exercise below shows. $\square$
 # :::
 #
 # The mean over what? Over all networks that one could draw. A practitioner draws one. What is typical is said by the median, and by the mean of the *logarithm*: the factors of the layers
@@ -243,8 +243,8 @@ assert torch.allclose(chain_hessian(some), neural_chain.hessian(some), rtol=1e-1
 # **Why the remainder must stay in the exponent.** The source writes $|f|\sim e^{-D(1-\ln\bar w)}$, which says that the ratio of the two sides tends to one. But the logarithm of this ratio is $D-\zeta$, with standard deviation $\sqrt D$: at $D=10^4$ the ratio is
 # typically $e^{\pm100}$. Even at $\bar w=e$, where the median is stable, a draw is off by $e^{\pm\sqrt D}$.
 #
-# Each result on this page is checked by a computation, whose outcome stands in a row or a card below it: what was measured, what it was allowed to be, and the same number
-# for something wrong, which has to fail. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them.
+# Each result on this page is checked by a computation, whose outcome stands in a row or a card below it. A row such as "3 values, worst 0.9 against 4.5. What breaks it: … (420 at best)" says that three sample moments are at most 0.9
+# standard errors off their formula, that chance would excuse 4.5, and that with the wrong formula, named after the colon, the one nearest to passing is 420 off. "Against at least 0, up to rounding" is a bound from below. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 
 # %%
 source = run.generator("uniform weights")
@@ -337,7 +337,7 @@ plt.show()
 #
 # :::{prf:theorem} Gradient and curvature vanish together
 # :label: thesis-thm-3-2-1
-# For bounded data ($x,y\ne0$) and weights uniform on $[-\bar w,\bar w]$, almost surely, as $D\to\infty$,
+# For one sample with $x,y\ne0$ (for several with $\sum_ix_iy_i\ne0$) and weights uniform on $[-\bar w,\bar w]$, almost surely, as $D\to\infty$,
 #
 # $$
 # \begin{aligned}
@@ -972,7 +972,7 @@ plt.show()
 # **Predict first.** A linear network with $m=D=128$ has the mean 1. What is its median?
 #
 # :::{dropdown} Answer
-# About $e^{-1}=.37$. The bound would ask for $m=430$ to keep the median above $.1$; it is safe, and far from sharp.
+# About $e^{-1}=.37$. The bound would ask for $m=431$ to keep the median above $.1$; it is safe, and far from sharp.
 # :::
 #
 # The sharp law is one line. Given its input, a Gaussian layer multiplies $\lVert h\rVert^2$ by an independent factor: $\chi_m^2/m$ (linear) or $2\chi_M^2/m$ with $M\sim\mathrm{Bin}(m,\frac12)$ living units (ReLU). Either has the mean 1; the variance is $\frac2m$ and $\frac5m$. A factor near 1 of variance $s$ has a logarithm of mean about
@@ -982,7 +982,7 @@ plt.show()
 # \begin{aligned}
 # &\approx-c\,\frac Dm\quad\text{and}\quad\approx\sqrt{2c\,\frac Dm},\\
 # c&=1\text{ (linear)},\\
-# c&=\tfrac52\text{ (ReLU)},
+# c&=\tfrac52\text{ (ReLU)}.
 # \end{aligned}
 # $$ (eq-vanishing-law)
 #
@@ -1173,8 +1173,8 @@ ledger.check(
 #
 # ## Gradient and Hessian of a network
 #
-# With one output the gradient with respect to $W_j$ is a product of three things: the residual, what arrives from below, and what arrives from above. Write $h_{j-1}$ for the input of layer $j$ and $u_j$ for the
-# derivative of $f$ with respect to $W_jh_{j-1}$. Then
+# With one output the gradient with respect to $W_j$ is a product of three things: the residual, what arrives from below, and what arrives from above. Write $h_{j-1}$ for the input of layer $j$, $u_j$ for the
+# derivative of $f$ with respect to $W_jh_{j-1}$, $H_{jl}$ for the block of second derivatives of $\mathcal L$ by $W_j$ and $W_l$, and $\lVert\cdot\rVert_F$ for the root of the sum of squares of all entries. Then, for one sample,
 #
 # $$
 # \begin{aligned}
@@ -1183,12 +1183,12 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-vanishing-blocks)
 #
-# The diagonal block of the Hessian is the *square* of the gradient's second part, $\lVert y\,u_jh_{j-1}^\top\rVert^2/y^2$: that is why it vanishes twice as fast, in networks as in chains.
+# The size of the diagonal block of the Hessian is the *square* of the size of $u_jh_{j-1}^\top$, which the gradient has as a factor: that is why it vanishes twice as fast, in networks as in chains.
 #
 # :::{prf:theorem} Gradient and Hessian in the mean
 # :label: thesis-thm-3-2-3
-# Under {prf:ref}`thesis-assumption-3-2-1` and for fixed $pm\sigma_w^2\le1$, the mean norms of the gradient and of the blocks $H_{jl}$, $j\ne l$, are of order $(pm\sigma_w^2)^{D/2}$, that of $H_{jj}$ of order $(pm\sigma_w^2)^D$
-# (the norm $\lVert\cdot\rVert_F$ is the root of the sum of squares of all entries). For one output and a linear network, at **every** width,
+# Under {prf:ref}`thesis-assumption-3-2-1` and for fixed $pm\sigma_w^2\le1$, the mean norms of the gradient and of the blocks $H_{jl}$, $j\ne l$, are of order $(pm\sigma_w^2)^{D/2}$, that of $H_{jj}$ of order $(pm\sigma_w^2)^D$.
+# For one output and a linear network, at **every** width,
 #
 # $$\begin{aligned}\mathbb E\lVert H_{jj}\rVert_F={}&(m\sigma_w^2)^{D-1}\\&\lVert z\rVert^2\,\lVert w_{\rm out}\rVert^2 .\end{aligned}$$ (eq-vanishing-exact)
 #
@@ -1201,16 +1201,16 @@ ledger.check(
 # 1. Linear: $\mathbb E\lVert h_{j-1}\rVert^2=(m\sigma_w^2)^{j-1}\lVert z\rVert^2$ and, as for the transposed network, $\mathbb E\lVert u_j\rVert^2=(m\sigma_w^2)^{D-j}\lVert w_{\rm out}\rVert^2$. Their product is {eq}`eq-vanishing-exact`.
 # 2. ReLU: given $h_{j-1}$ the gates above are, by symmetry of the weights, coins; symmetric entries of $w_{\rm out}$ remove the correlations between the rows of a layer, so that each gate brings a factor $p$: $D+1$ gates in all, $D-1$ of
 #    them beside a matrix.
-# 3. The gradient: the part with $y$ has the mean square $y^2$ times 1, and a mean norm is at most the root of the mean square, so it is at most $|y|(pm\sigma_w^2)^{(D-1)/2}\lVert z\rVert\lVert w_{\rm out}\rVert$; the part with $f$ is smaller by $\sqrt{\mathbb Ef^2}$. Off the diagonal
+# 3. The gradient: the part with $y$ has as mean square $y^2$ times the mean of step 1 or 2, and a mean norm is at most the root of the mean square, so it is at most $|y|(pm\sigma_w^2)^{(D-1)/2}\lVert z\rVert\lVert w_{\rm out}\rVert$; the part with $f$ is smaller by a factor of the order $\sqrt{\mathbb Ef^2}$. Off the diagonal
 #    the same two kinds of term appear; the appendix of the source bounds them, see the end of this page. $\square$
 # :::
 #
-# With $m=1$ and $m\sigma_w^2=1$ the mean of $\lVert H_{jj}\rVert$ is 1 at every depth, while the median falls like $3^De^{-2D}$. The theorem is true, and silent about a draw. What a draw does is said by {eq}`eq-vanishing-law`:
+# With $m=1$ and $m\sigma_w^2=1$ the mean of $\lVert H_{jj}\rVert$ is 1 at every depth, while the median falls like $3^De^{-2D}$ (uniform weights). The theorem is true, and silent about a draw. What a draw does is said by {eq}`eq-vanishing-law`:
 #
 # :::{prf:theorem} Width of the order of the depth keeps gradient and Hessian
 # :label: thesis-thm-3-2-4
 # If $m/D$ is large enough, Xavier's and He's starts keep gradient and Hessian at their mean size with high probability. If $m/D\to0$, both vanish in probability, and almost surely where the width is fixed. Between the two, $\ln\lVert H_{jj}\rVert_F$ has the law
-# {eq}`eq-vanishing-law` with $D-1$ layers: along $m=4D$ it has the mean $-\frac14$ at every depth, along $m=\sqrt D$ its mean falls like $-\sqrt D$ (linear networks).
+# {eq}`eq-vanishing-law` with $D-1$ layers: along $m=4D$ its mean tends to $-\frac14$ as the depth grows, along $m=\sqrt D$ it falls like $-\sqrt D$ (linear networks).
 # :::
 #
 # *The key step.* $\lVert u_j\rVert^2\lVert h_{j-1}\rVert^2$ is a product of $D-1$ factors of the kind that made {eq}`eq-vanishing-law`, and only the sum of their logarithms matters.
@@ -1218,7 +1218,7 @@ ledger.check(
 # :::{dropdown} Proof
 # In the linear Gaussian case each of the $D-1$ factors is $\chi^2_m/m$, independent of the others, with the mean logarithm $-\frac1m+O(m^{-2})$ and the variance $\frac2m+O(m^{-2})$. Chebyshev: the sum of the logarithms lies within any
 # fixed distance of zero with a probability that tends to one as $m/D\to\infty$. For $m/D\to0$ its mean tends to $-\infty$ like $-D/m$ and its deviation is of order $\sqrt{D/m}$, smaller. For a fixed width the
-# probability that the sum exceeds half of its mean is exponentially small in $D$ (Chernoff), hence summable, and so exceeded at finitely many depths only (Borel and Cantelli). He's start: the same with $\frac52$ and $5$. $\square$
+# probability that the sum exceeds half of its mean is exponentially small in $D$ (Chernoff), hence summable, and so exceeded at finitely many depths only (Borel and Cantelli). He's start: the same with $\frac52$ and $5$. The gradient has the norm $|f-y|\,\lVert H_{jj}\rVert_F^{1/2}$ by {eq}`eq-vanishing-blocks`; where the signal vanishes, $f-y\to-y$, and it vanishes with $H_{jj}$. $\square$
 # :::
 
 
@@ -1614,7 +1614,7 @@ ledger.out_of_reach(
 #
 # $$\rho\mapsto\frac{\sqrt{1-\rho^2}+(\pi-\arccos\rho)\,\rho}\pi$$ (eq-vanishing-cosine)
 #
-# {cite}`cho2009kernel`, which has the fixed point 1. Starting from orthogonal inputs it is at $.9977$ after 128 layers, at *every* width: real networks of width 128 agree, and narrow ones are worse. All digits look alike at the end, and the gradient is
+# {cite}`cho2009kernel`, which has the fixed point 1. Starting from orthogonal inputs it is at $.9977$ after 128 such layers; real networks of width 128 agree, and those of width 32 are no better. All digits look alike at the end, and the gradient is
 # the same for all. A residual branch times $D^{-1/2}$ keeps both the size and the angles, and there SGD reaches 89 % and RMSprop more than 99 %. For Transformers the same merging has a name, and is the subject of
 # {chapter}`Rank collapse <adaptivity/rank_collapse>`.
 #
@@ -1695,7 +1695,7 @@ assert rmsprop_steps(40, 1e-16) == 16
 # :::{solution} ex-vanishing-break
 # :class: dropdown
 # With $v=\mathrm{diag}(\chi)w_{\rm out}$ and $u=W^\top v$, $\mathbb E\lVert u\rVert^2$ contains $\sum_{i\ne l}\mathbb E[\chi_i\chi_lw_iw_l\langle W_{i\cdot},W_{l\cdot}\rangle]$. Given $h$, the gate $\chi_i$ says that $W_{i\cdot}h>0$, so the mean of $W_{i\cdot}$ *given* its gate points along $h$, for
-# every row alike: $\langle\cdot,\cdot\rangle$ has a positive mean. With independent signs $\mathbb Ew_iw_l=0$ and the sum vanishes; with $w_{\rm out}=(1,1)$ it does not, and the mean of $\lVert H_{jj}\rVert$ grows with the depth.
+# every row alike: $\langle\cdot,\cdot\rangle$ has a positive mean. With independent signs $\mathbb Ew_iw_l=0$ and the sum vanishes; with $w_{\rm out}=(1,1)$ it does not, and the mean of $\lVert H_{jj}\rVert$ is larger than the formula says.
 # :::
 #
 # :::{exercise} Open
@@ -1717,7 +1717,7 @@ assert rmsprop_steps(40, 1e-16) == 16
 #
 # ## Checks behind this page
 #
-# The bounds of the source's appendix, for a linear network with outputs $f=w_{\rm out}^\top W_D\cdots W_1z$ in two dimensions. For $j<l$ the block $H_{jl}$ of the Hessian is the sum of two Kronecker products,
+# The bounds of the source's appendix ($\mathbb E^{1/4}$ is the fourth root of an expectation), for a linear network with outputs $f=w_{\rm out}^\top W_D\cdots W_1z$ in two dimensions. For $j<l$ the block $H_{jl}$ of the Hessian is the sum of two Kronecker products,
 #
 # $$
 # \begin{aligned}
