@@ -13,7 +13,7 @@
 # On a landscape with four wells you test it. Anticorrelated kicks bring a run from the worst well into the best one within ten steps, independent ones need about three hundred, and *persistent* ones, each of which tends to repeat the one before, need many thousands. Then you measure time in another unit. Descent does not notice, since its path depends only on the product of
 # the step size and the gradient. But the recipe for the kicks contains a time, and now the ranking is the opposite: the most persistent kicks arrive within ten steps, and anticorrelated ones never.
 #
-# **Which correlation explores, which one finds flat minima, and who decided what "equal noise" means?** Gradient descent in a well is a low-pass filter: slow disturbances pass, fast ones are damped. So one can compute how far from the bottom of a well the kicks hold the iterates, the size of the *cloud* of iterates, and this size, more than
+# **Which correlation explores, which one finds flat minima, and who decided what "equal noise" means?** Gradient descent in a well is a low-pass filter: slow disturbances pass, fast ones are damped. So one can compute how far from the bottom of a well the kicks keep driving the iterates, the size of the *cloud* of iterates, and this size, more than
 # the correlation, decides how soon a run leaves. **What breaks it**: a long step. Where the step size $\eta$ times the curvature exceeds one, the filter passes fast disturbances, and the order of the clouds turns round.
 
 # %% tags=["colab", "remove-cell"]
@@ -149,7 +149,7 @@ plt.show()
 # So $\chi_0=1$ and $\chi_1=2^{2h-1}-1$; all later $\chi_j$ have the sign of $h-\frac12$.
 # :::
 #
-# *The key step, and the whole proof.* Expand the square: $t^{2h}+s^{2h}-(t^{2h}+s^{2h}-|t-s|^{2h})$. The covariance of two steps follows from $ab=\frac12(a^2+b^2-(a-b)^2)$, applied to the four distances between their ends. For $j\ge1$, $2\chi_j$ is a second difference of $x\mapsto x^{2h}$, which bends downwards on $x\ge0$ for $2h<1$ and upwards for $2h>1$; that gives the sign. $\square$
+# *The key step, and the whole proof.* Expand the square: $t^{2h}+s^{2h}-(t^{2h}+s^{2h}-|t-s|^{2h})$. The product of two steps is a sum of four products of values of $B_h$. Write each as $ab=\frac12(a^2+b^2-(a-b)^2)$: the squares cancel, and the four squared distances between the ends of the two steps remain, with the means just found. For $j\ge1$, $2\chi_j$ is a second difference of $x\mapsto x^{2h}$, which bends downwards on $x\ge0$ for $2h<1$ and upwards for $2h>1$; that gives the sign. $\square$
 #
 # By scaling, $B_h(ct)$ has the law of $c^hB_h(t)$. This is the property to remember: **the size of a step is the time to the power $h$**, so it depends on the unit of time unless $h$ is fixed.
 #
@@ -266,7 +266,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# A path with a small $h$ covers its neighbourhood densely, whichever way one scales it. But the neighbourhood is small: at equal kicks the path stays in 50 cells where the persistent path visits thousands.
+# A path with a small $h$ covers its neighbourhood densely, whichever way one scales it. But the neighbourhood is small: at equal kicks the path stays in about 55 cells where the persistent path visits thousands.
 #
 # ## Descent is a filter
 #
@@ -303,10 +303,10 @@ figures.comparison(
 #
 # $$V=\sigma^2\,\frac{1+2\sum_{j\ge1}\rho^j\chi_j}{1-\rho^2}=\frac{\sigma^2}{2\pi}\int_{-\pi}^{\pi}\frac{\hat\chi(\varphi)}{|1-\rho e^{-i\varphi}|^2}\,d\varphi,$$ (eq-frac-cloud)
 #
-# where $\hat\chi(\varphi)=\sum_j\chi_je^{ij\varphi}$ is the *spectrum*, the power of the kicks at the frequency $\varphi$.
+# where $\hat\chi(\varphi)=\sum_j\chi_je^{ij\varphi}$, the sum over all integers $j$, is the *spectrum*, the power of the kicks at the frequency $\varphi$. For the second form it has to be an integrable function with the Fourier coefficients $\chi_j$; for fractional kicks it is, with an infinite value at $\varphi=0$ if $h>\frac12$.
 # :::
 #
-# *Why one should expect it.* A disturbance that keeps its sign for many steps adds up; one that changes its sign in every step cancels against the next. The factor $|1-\rho e^{-i\varphi}|^{-2}$ says how much a wave of frequency $\varphi$ is amplified: by $(1-\rho)^{-2}$ for slow waves, $\varphi=0$,
+# *Why one should expect it.* A disturbance that keeps its sign for many steps adds up; one that changes its sign in every step cancels against the next. The factor $|1-\rho e^{-i\varphi}|^{-2}$ says how much the power of a wave of frequency $\varphi$ is amplified: by $(1-\rho)^{-2}$ for slow waves, $\varphi=0$,
 # and by $(1+\rho)^{-2}$ for the fastest, $\varphi=\pi$. For $\rho>0$ the well lets slow waves pass.
 #
 # *The key step, and the whole proof.* $\theta_k=\sum_{i\ge0}\rho^i\zeta_{k-1-i}$, so $V=\sigma^2\sum_{i,i'}\rho^{i+i'}\chi_{i-i'}$. Collect the terms with $|i-i'|=j$: each occurs with the weight $\sum_i\rho^{2i+j}=\rho^j/(1-\rho^2)$. The integral is Parseval's identity for the same double sum. $\square$
@@ -317,7 +317,7 @@ figures.comparison(
 # **Predict first.** Let the step be so long that $\eta L=1.5$ and $\rho=-\frac12$. Which of the three makes the largest cloud at equal kicks?
 #
 # :::{dropdown} Answer
-# Now the anticorrelated one: $V=2\sigma^2$ for $h\to0$, $\frac43\sigma^2$ for $h=\frac12$, and $\frac49\sigma^2$ for $h\to1$ (the sum is $-\frac13$). The well overshoots in every step, so kicks that alternate are in phase with it. At $\rho=0$ descent forgets at once, and all clouds are $\sigma^2$.
+# Now the anticorrelated one. The first and largest term of the sum, $\rho\chi_1$, is positive if both factors are negative. For $h\to1$ the sum is $-\frac13$, so that $V=\frac49\sigma^2$; the two other clouds, which are larger, are the first exercise. Descent overshoots the minimum in every step, so kicks that alternate are in phase with it. At $\rho=0$ it forgets at once, and all clouds are $\sigma^2$.
 # :::
 
 
@@ -617,7 +617,7 @@ figures.comparison(
 # %% [markdown]
 # The allowed factor of ten is a round number far from the two decades on the right; it was set after a pilot, and for the two larger clouds only. So the cloud explains the two decades between the exponents, and it does not explain everything. At clouds of $.6$ the slowest exponent, the most anticorrelated one, needs about seventy times as long as the fastest, the most persistent one.
 #
-# Does the size of an excursion decide? At equal variance every normal law has the same chance to be beyond the pass, so it cannot. But $\sqrt V$ is the cloud in the *parabola* at the bottom, and the well is a quartic. The second cell above lets the same kicks run in the parabola, and the last rows of the table compare: at clouds of $.8$ independent kicks and those with $h=.02$ arrive in the parabola after about the same time, and the most persistent ones after more than ten times as long. In the well the order is the
+# Do some kicks send the iterate beyond the pass more often than others? Not in the parabola: once the cloud is stationary, normal laws of equal variance have the same chance to be there. But $\sqrt V$ is the cloud in the *parabola* at the bottom, and the well is a quartic. The second cell above lets the same kicks run in the parabola, and the last rows of the table compare: at clouds of $.8$ independent kicks and those with $h=.02$ arrive in the parabola after about the same time, and the most persistent ones after more than ten times as long. In the well the order is the
 # opposite, the clearer the smaller the cloud. So the shape of the well makes anticorrelated kicks late here, and how much of the factor of seventy it explains is not measured: at $.6$ half of the runs or more do not arrive in the parabola within the 20,000 steps, for each of the three exponents of the table. The last exercise returns to this.
 #
 # ## The end at zero is differenced white noise
@@ -631,7 +631,7 @@ figures.comparison(
 #
 # *The key step.* $t^{2h}\to1$ for every $t>0$, and $0^{2h}=0$. So {eq}`eq-frac-covariance` tends to $\frac12(1+1-1)=\frac12$ for $t\ne s$ and to $1$ for $t=s$. That is the covariance of $(\epsilon_t-\epsilon_0)/\sqrt2$. Gaussian laws converge when their covariances do. $\square$
 #
-# The source says in words that the motion "converges to a white-noise process". The common term $\epsilon_0$ must not be forgotten: every $B_h$ starts at zero, and white noise has no start. For times up to $5$ the error is at most $2h\ln5\cdot5^{2h}$, because $0\le t^{2h}-1\le2h\ln t\cdot t^{2h}$.
+# The source says in words that the motion "converges to a white-noise process". The common term $\epsilon_0$ must not be forgotten: every $B_h$ starts at zero, and white noise has no start. For the times $1,\dots,5$ no entry of the covariance is off by more than $2h\ln5\cdot5^{2h}$, because $0\le t^{2h}-1\le2h\ln t\cdot t^{2h}$ for $t\ge1$.
 
 # %%
 t = torch.arange(1.0, 6.0, **like)
@@ -659,7 +659,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# This is a gift for computing. Fractional noise needs the whole path in advance, and $n\log n$ operations for each coordinate. Its limit needs one number of memory a coordinate: remember the last kick and take it back. The next chapter, {chapter}`Anticorrelated noise <noise/anticorrelated_noise>`, makes a method of it.
+# This is a gift for computing. Fractional noise needs the whole path in advance, and $n\log n$ operations for each coordinate. Its limit needs one number of memory a coordinate: remember the last normal number, and subtract it in the next step. The next chapter, {chapter}`Anticorrelated noise <noise/anticorrelated_noise>`, makes a method of it.
 #
 # ## How rough is a path?
 #
@@ -676,7 +676,7 @@ ledger.check(
 #
 # where $c$ is the mean range of $B_h$ over the unit time; $c=2\sqrt{2/\pi}$ for $h=\frac12$. The formula is exact if the grid of boxes is shifted up or down at random. For large $i$ the slope in $i$ is $2-h$. That the limit holds for almost every path, and for the Hausdorff dimension, is proved by {cite:t}`wu2007dimensional`.
 #
-# The statement is about a graph over time. The *trace* of a path in the plane, as in {numref}`fig-frac-paths`, has the dimension $\min(2,1/h)$: it is $2$ for all $h\le\frac12$.
+# The statement is about a graph over time. The set of points that a path in the plane visits, as in {numref}`fig-frac-paths`, has the dimension $\min(2,1/h)$: it is $2$ for all $h\le\frac12$.
 #
 # **An estimator and its bias.** The "plus one" makes the slope of $\ln N$ too small at every scale that one can compute. For $h=\frac12$ and $i=3,\dots,8$, {eq}`eq-frac-boxes` gives the slope $1.45$ and not $1.5$. The mend is to count $N/2^i-1$ in the place of $N/2^i$, with a random shift, and the same number of sample points in every column at every scale: then by self-similarity the mean is an exact power.
 
@@ -784,7 +784,7 @@ figures.comparison(
 # $$\mathbb E\,\mathcal L(\theta)-\mathcal L(\theta^\star)=\tfrac{s^2}2\,\mathrm{tr}\,\nabla^2\mathcal L(\theta^\star)+\mathcal O(s^4).$$ (eq-frac-sharpness)
 # :::
 #
-# *The key step.* Expand at $\theta^\star$: odd orders have mean zero, and the mean of $\epsilon_i\epsilon_j$ is $s^2$ for $i=j$ and zero otherwise. $\square$
+# *The key step.* Expand at $\theta^\star$: odd orders have mean zero, and the mean of the product of two entries of $\theta-\theta^\star$ is $s^2$ if they are the same entry and zero otherwise. $\square$
 #
 # *Sharpness-aware minimization* (SAM, {cite:t}`foret2021sharpness`) takes the worst neighbour in the place of the mean one. Below, $H$ is the Hessian at $\theta$.
 #
@@ -797,7 +797,7 @@ figures.comparison(
 #
 # *The key step.* On the small sphere, turning $\hat g$ by a small angle $t$ costs $\varepsilon\lVert g\rVert\frac{t^2}2$ of the linear term, and gains at most $\varepsilon^2t\lVert(I-\hat g\hat g^\top)H\hat g\rVert$ of the quadratic one. The best angle has the order $\varepsilon$, and the net gain the order $\varepsilon^3$. $\square$
 #
-# So SAM's point attains the maximum up to the third order, while the linear value $\mathcal L+\varepsilon\lVert g\rVert$ misses it in the second. To find the worst neighbour itself, start at $a=0$ and set $a$ again and again to the vector of length $\varepsilon$ along $\nabla\mathcal L(\theta+a)$: the first round gives SAM's point, and for small $\varepsilon$ the limit is the worst neighbour. The check does this. Its loss is one tanh neuron, $\frac12$ times the mean of $(\theta_2\tanh(\theta_1x)-y)^2$ over three points.
+# So SAM's point attains the maximum up to the third order, while the linear value $\mathcal L+\varepsilon\lVert g\rVert$ misses it in the second, unless $\hat g^\top H\hat g=0$. To find the worst neighbour itself, start at $a=0$ and set $a$ again and again to the vector of length $\varepsilon$ along $\nabla\mathcal L(\theta+a)$: the first round gives SAM's point, and for small $\varepsilon$ the limit is the worst neighbour. The check does this. Its loss is one tanh neuron, $\frac12$ times the mean of $(\theta_2\tanh(\theta_1x)-y)^2$ over three points.
 
 # %%
 inputs, targets = torch.tensor([[0.5, 1.0, -1.5], [0.4, 0.9, -0.7]], **like)
@@ -867,7 +867,7 @@ assert math.isclose(float(sam_gap[-1] / radii[-1] ** 3), float(sam_constant), re
 #
 # :::{prf:theorem} PAC-Bayes bound with expected sharpness
 # :label: thesis-thm-6-1-1
-# Let the $n$ samples be independent, $\mathcal P$ and $c>0$ be fixed before they are seen, and the loss $\ell$ of one sample deviate from its mean like a normal variable of standard deviation at most one ($\mathbb E e^{u(\mathbb E\ell-\ell)}\le e^{u^2/2}$ for all $u$). With probability at least $1-\delta$, for **all** posteriors $\mathcal Q$ at once,
+# Let the $n$ samples be independent, $\mathcal P$ and $c>0$ be fixed before they are seen, and let, for every parameter, the loss $\ell$ of one sample deviate from its mean like a normal variable of standard deviation at most one ($\mathbb E e^{u(\mathbb E\ell-\ell)}\le e^{u^2/2}$ for all $u$). With probability at least $1-\delta$, for **all** posteriors $\mathcal Q$ and all $\theta^\star$ at once,
 #
 # $$
 # \begin{aligned}
@@ -944,7 +944,7 @@ figures.comparison(
 # %% [markdown]
 # The last row of the table is why the theorem states its condition on the loss, which the source leaves out: with losses twice as spread the printed inequality fails more than twice as often as it may.
 #
-# What does the bound say about a real classifier? Take a linear classifier of handwritten digits, $\mathcal Q$ normal around it with width $s$, and $\mathcal P$ normal around zero with the same width. Its divergence is $\lVert\theta^\star\rVert^2/2s^2$. A narrow posterior pays divergence, a wide one pays sharpness. The loss is misclassification, in $[0,1]$, so $c/8n$ applies; we try ten values of $c$ and give each of them $\delta/10$.
+# What does the bound say about a real classifier? Take a linear classifier of handwritten digits, $\mathcal Q$ normal around it with width $s$, and $\mathcal P$ normal around zero with the same width. Its divergence is $\lVert\theta^\star\rVert^2/2s^2$. A narrow posterior pays divergence, a wide one pays sharpness. The loss is misclassification, in $[0,1]$, so $c/8n$ applies; we try ten values of $c$ and give each of them $\delta/10$. Each width has a prior and a bound of its own, and the loss under $\mathcal Q$ is the mean of 60 draws. Whoever chooses the best of the eight widths afterwards has to share $\delta$ among these, too, which adds $\frac1c\ln8$.
 
 # %%
 digits = data.load("digits")
@@ -967,7 +967,7 @@ for s in widths:
     price = min(k / (8 * fit_n) + (divergence + math.log(10 / 0.05)) / k for k in grid_c)
     bounds.append(losses[-1][0] + price)
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**What flatness can guarantee.** A linear classifier of digits, 1,200 samples, misclassification under a normal posterior of width $s$. The bound (blue, $\\delta=0.05$) is smallest at an intermediate width and there about 0.6: true, and far from tight. Test loss (green) follows the training loss (dotted). What breaks it (dashed): training loss alone, which would always advise the narrowest posterior.", "name": "fig-frac-pac"}, "image": {"alt": "A blue curve that falls from far above one to a minimum and rises again; below it a green and a dotted curve that rise together from near zero to 0.8."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**What flatness can guarantee.** A linear classifier of digits, 1,200 samples, misclassification under a normal posterior of width $s$. The bound (blue, $\\delta=0.05$) is smallest at an intermediate width and there about 0.6: true, and far from tight. Test loss (green) follows the training loss. What breaks it (dashed): that training loss alone, which would always advise the narrowest posterior.", "name": "fig-frac-pac"}, "image": {"alt": "A blue curve that falls from far above one to a minimum and rises again; below it a green and a dashed curve that rise together from near zero to 0.8."}}
 fig, ax = figures.subplots(size=(6.2, 3.8))
 ax.plot(widths, bounds, color=figures.COLORS["blue"], label="bound")
 ax.plot(
@@ -1180,7 +1180,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# For GD and SGD the best step of the grid is at or next to the largest stable one, as in the source, and SGD is far ahead of GD. Its error falls steeply just below the largest stable step, so that a finer grid than ours, whose steps grow by factors of about $1.2$, may bring it nearer to RMSprop.
+# For GD and SGD the best step of the grid is the largest stable one, as in the source, and SGD is far ahead of GD. Its error falls steeply just below the largest stable step, so that a finer grid than ours, whose steps grow by factors of about $1.2$, may bring it nearer to RMSprop.
 # RMSprop divides by the size of the gradient. Its steps never diverge, and "largest stable" does not define a step: at $.4$, the largest of the grid, its error is far above that of GD, and at a twentieth of that it is the best of all. With a constant step of $.007$ it is still the best, so the source's second remark depends on how the step is chosen.
 #
 # The common variable is the trace. Where the loss is zero it is $\frac4n\sum_i\lVert X_iU\rVert_F^2$, and for Gaussian $X_i$ that is close to a multiple of $\lVert U\rVert_F^2$, the sum of the eigenvalues of $UU^\top$. A small sum favours few non-zero eigenvalues, as the sum of absolute values does for the entries of a vector, and the hidden matrix has low rank. That is a reason why flat is good *here*.
@@ -1301,12 +1301,12 @@ figures.comparison(
 )
 
 # %% [markdown]
-# The kicks are large compared with anything one would use, and only the correlation differs. Its effect on accuracy goes through the norm: persistent kicks walk away, and the tanh units saturate. The trace does not tell: cross-entropy has no minimum at a finite norm, and its Hessian becomes small wherever the network is sure of its training labels, right or wrong on new ones.
+# The kicks are large compared with anything one would use, and only the correlation differs. The accuracy falls as the norm rises: persistent kicks walk away, and the tanh units saturate. The trace does not tell: if a network fits all labels, its cross-entropy falls further with the norm and has no minimum, and its Hessian becomes small wherever the network is sure of its training labels, right or wrong on new ones.
 #
 # ## For the practitioner
 #
 # - **When.** Inject noise when you want the gradient averaged over a neighbourhood, or when a run is stuck in a well that you know to be shallow. Do not expect it to beat weight decay on a small classifier; the next chapter compares them.
-# - **Which.** In stable training, $\rho>0$, use $h\to0$: differenced kicks. They give the most shaking for the smallest cloud, and cost one kick of memory. Do not use $h>\frac12$ on weights that the loss does not hold: they walk away. The exact sampler is for experiments with $h$, since it needs the whole path in advance.
+# - **Which.** In stable training, $\rho>0$, use $h\to0$: differenced kicks. They give the most shaking for the smallest cloud, and cost the memory of one number a weight. Do not use $h>\frac12$ on weights that the loss does not hold: they walk away. The exact sampler is for experiments with $h$, since it needs the whole path in advance.
 # - **Where.** Stiff directions, $\eta L>1$, turn the order round: there differenced kicks make the *larger* cloud. With momentum or adaptive steps, compute $V$ for the actual recursion before trusting the picture of this page.
 # - **How much.** Quote the size of the cloud, $\sqrt V$ from {eq}`eq-frac-cloud`, and the size of one kick, and never $\varsigma$ alone: $\varsigma\Delta^h$ changes with the unit of time. For weights that the loss does not hold, budget the walk $\sigma\sqrt d\,k^h$.
 # - **When this fails.** Comparing noises at one size of the kick decides the winner in advance, and so does comparing them at one $\varsigma$. Sweep the size for each noise.

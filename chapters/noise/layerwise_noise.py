@@ -181,7 +181,7 @@ figures.numbers(
 # $$\theta_{k+1}=\theta_k-\eta\,\nabla\mathcal L(\theta_k+\sigma\epsilon_k).$$ (eq-layerwise-grasp)
 # :::
 #
-# The source calls this method GRASP. It is the last chapter's method in other words: descent with differenced kicks, to which $\zeta_k-\zeta_{k-1}$ is added in every step, has with $\zeta_{k-1}=\sigma\epsilon_k$ a point *behind* the last kick, $\theta_k-\zeta_{k-1}$, and this point follows exactly {eq}`eq-layerwise-grasp`.
+# The source calls this method GRASP. It is the last chapter's method in other words. There, descent with differenced kicks adds $\zeta_k-\zeta_{k-1}$ to the iterate in every step. The point *behind* the last kick, $\theta_k-\zeta_{k-1}$, then follows {eq}`eq-layerwise-grasp` exactly, with $\sigma\epsilon_k=\zeta_{k-1}$.
 #
 # :::{prf:algorithm} One layer at a time
 # :label: thesis-alg-l-grasp
@@ -437,7 +437,7 @@ ledger.check(
 # 3. Integrate the bound on $\nabla^3\mathcal L$ from $0$: $\lVert\nabla^2\mathcal L(\theta)\rVert\le C''(1+\lVert\theta\rVert^{p+1})$. Add the second order to step 2. $\square$
 # :::
 #
-# **Why the constants cannot be uniform.** So {prf:ref}`thesis-thm-6-4-2` is stated for smooth composites, with constants that grow with $\lVert\theta\rVert$; for three or more layers, and at kinks of piecewise linear models, they cannot be uniform. The source prints $C(1+\lVert\theta\rVert^2)\sigma^2$ and $C'\sigma^3$ with constants that hold for all
+# **Why the bounds cannot be uniform.** {prf:ref}`thesis-thm-6-4-2` is stated for smooth composites, with bounds that grow with $\lVert\theta\rVert$: for three or more layers, and at kinks of piecewise linear models, no bound of this order holds uniformly. The source prints $C(1+\lVert\theta\rVert^2)\sigma^2$ and $C'\sigma^3$ with constants that hold for all
 # $\theta$, and for piecewise smooth $f$. Two small examples show what goes wrong.
 #
 # *Three layers.* $f=abc$, $\ell=\frac12f^2$, so $p=3$. All is known exactly: $\mathcal L_\sigma=\frac12(a^2+\sigma^2)(b^2+\sigma^2)(c^2+\sigma^2)$. At $a=b=c=s$ the error is $\frac12(3s^2\sigma^4+\sigma^6)$, which grows with $s$.
@@ -474,7 +474,7 @@ beside = torch.tensor(
 )  # at θ = 1, up to terms smaller than exp(−1/2σ²)
 beside_order = statistics.log_log_slope(coarse[3:], beside[3:])
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Where the expansion fails.** Left: three layers, $f=abc$ at $a=b=c=s$: error of the effective loss over $\\sigma^3$ with $\\sigma=0.1$, against $s$; solid: divided by $1+\\|\\theta\\|^3$, bounded. What breaks it (dashed): without the divisor, as a uniform constant would have it. Right: the kink. $|\\mathcal{L}_\\sigma-\\mathcal{L}|$ against $\\sigma$ at the kink (dashed, slope 1) and beside it (slope 2).", "name": "fig-layerwise-fails"}, "image": {"alt": "Left a flat line and a dashed one that rises with the square. Right two straight lines with slopes one, dashed, and two."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Where the expansion fails.** Left: three layers, $f=abc$ at $a=b=c=s$: error of the effective loss over $\\sigma^3$ with $\\sigma=0.1$, against $s$; solid: divided by $1+\\|\\theta\\|^3$, bounded. What breaks it (dashed): without the divisor, as a uniform constant would have it. Right: the kink. $|\\mathcal{L}_\\sigma-\\mathcal{L}|$ against $\\sigma$ at the kink (dashed, slope 1) and beside it (slope 2).", "name": "fig-layerwise-fails"}, "image": {"alt": "Left a solid curve that rises to a hump and falls again, and a dashed one that rises with the square. Right two straight lines with slopes one, dashed, and two."}}
 fig, (left, right) = figures.subplots(1, 2, size=(9.4, 3.5))
 line = torch.logspace(-1, 2, 31, **like)
 gap = (3 * line**2 * 0.1**4 + 0.1**6) / 2 / 0.1**3
@@ -536,14 +536,14 @@ ledger.check(
 # *The key step.* A minimizer of a loss that differs from $\mathcal L$ by at most $\delta$ has a loss at most $2\delta$ above the least one, and strong convexity turns that into a squared distance of order $\delta$. $\square$
 #
 # :::{dropdown} Proof
-# 1. On the compact set $|\mathcal L_\sigma-\mathcal L|\le c\sigma^2$. So $\ell(f(\theta^\sigma))\le\mathcal L_\sigma(\theta^\sigma)+c\sigma^2\le\mathcal L_\sigma(\theta)+c\sigma^2\le\ell(f^\star)+2c\sigma^2$ for the interpolating $\theta$, and strong convexity gives the first claim.
-# 2. On the compact set $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le c\sigma^3$, and $\mathcal L^{\mathrm{eff}}_\sigma=\ell(f)+\sigma^2r$ with $r=\frac12\mathrm{tr}\,G$. Let $\vartheta$ be either minimizer, and $\delta=\lVert f(\vartheta)-f^\star\rVert$. As $J$ has full row rank at the limits of the minimizers, some $\theta'$ with
+# 1. Add the interpolating $\theta$ to the compact set. On it $|\mathcal L_\sigma-\mathcal L|\le c\sigma^2$. So $\ell(f(\theta^\sigma))\le\mathcal L_\sigma(\theta^\sigma)+c\sigma^2\le\mathcal L_\sigma(\theta)+c\sigma^2\le\ell(f^\star)+2c\sigma^2$ for the interpolating $\theta$, and strong convexity gives the first claim. In the same way $\lVert f(\theta^{\mathrm{eff}})-f^\star\rVert^2=\mathcal O(\sigma^2)$.
+# 2. On the compact set $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le c\sigma^3$, and $\mathcal L^{\mathrm{eff}}_\sigma=\ell(f)+\sigma^2r$ with $r=\frac12\mathrm{tr}\,G=\frac12\mathrm{tr}\,\nabla^2\mathcal L$, which is continuously differentiable. Let $\vartheta$ be either minimizer, and $\delta=\lVert f(\vartheta)-f^\star\rVert$. By step 1 the limits of the minimizers interpolate, and as $J$ has full row rank there, for small $\sigma$ some $\theta'$ with
 #    $f(\theta')=f^\star$ lies within $c'\delta$ of $\vartheta$, and $r(\theta')\le r(\vartheta)+c''\delta$.
-# 3. Either $\vartheta$ minimizes $\mathcal L^{\mathrm{eff}}_\sigma$ up to $2c\sigma^3$, so $\ell(f(\vartheta))+\sigma^2r(\vartheta)\le\ell(f^\star)+\sigma^2r(\theta')+2c\sigma^3$. With strong convexity, constant $\mu$: $\frac\mu2\delta^2\le c''\sigma^2\delta+2c\sigma^3$, hence $\delta^2=\mathcal O(\sigma^3)$.
+# 3. Each of the two minimizes $\mathcal L^{\mathrm{eff}}_\sigma$ up to $2c\sigma^3$, so $\ell(f(\vartheta))+\sigma^2r(\vartheta)\le\ell(f^\star)+\sigma^2r(\theta')+2c\sigma^3$. With strong convexity, constant $\mu$: $\frac\mu2\delta^2\le c''\sigma^2\delta+2c\sigma^3$, hence $\delta^2=\mathcal O(\sigma^3)$.
 #    Both predictions are that near to $f^\star$, so they are that near to each other. $\square$
 # :::
 #
-# The source does not ask for the full rank; the proof needs it, to walk from a minimizer to a point that interpolates. The check takes $f=abc$ with target 1. By the inequality of means both losses are least at $a=b=c=s$, and $s$ solves $(s^2+\sigma^2)^2=s$ for $\mathcal L_\sigma$ and $s^3-1+2\sigma^2s=0$ for $\mathcal L^{\mathrm{eff}}_\sigma$. The first squared distance is $4\sigma^4$ to leading order, and the second is of order
+# The source does not ask for the full rank; the proof needs it, to walk from a minimizer to a point that interpolates. The check takes $f=abc$ with target 1. By the inequality between the arithmetic and the geometric mean both losses are least at $a=b=c=s$, and $s$ solves $(s^2+\sigma^2)^2=s$ for $\mathcal L_\sigma$ and $s^3-1+2\sigma^2s=0$ for $\mathcal L^{\mathrm{eff}}_\sigma$. The first squared distance is $4\sigma^4$ to leading order, and the second is of order
 # $\sigma^8$: both much smaller than guaranteed.
 
 
@@ -604,7 +604,7 @@ ledger.check(
 # gets $\frac12\cdot4\sigma^4\,\mathrm{tr}\,\hat\Sigma$ from it. $\square$
 # :::
 #
-# So noise of size $\sigma$ traces the Lasso path with $\lambda=2\sigma^2\hat\Sigma_{jj}$. We take the diabetes data of scikit-learn (442 patients, ten standardized inputs), 25 noise levels at once, and 30,000 steps of all layers shaken, with $\eta=.02$ in the first half, falling by a factor of 100 in the second.
+# So noise of size $\sigma$ traces the Lasso path with $\lambda=2\sigma^2\hat\Sigma_{jj}$. We take the diabetes data of scikit-learn (442 patients, ten standardized inputs), 25 noise levels at once, and 30,000 steps of all layers shaken (3,000 for the descent without noise), with $\eta=.02$ in the first half, falling by a factor of 100 in the second.
 
 # %%
 bunch = load_diabetes()
@@ -728,7 +728,7 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-layerwise-nuclear)
 #
-# Over all factors with $W_2W_1=M$ and $m\ge\mathrm{rank}\,M$, half the bracket is at least $\sqrt{d_y}\,\lVert X\rVert_F\,\lVert MX^\top\rVert_*$, and this is attained ($\lVert\cdot\rVert_*$ is the sum of the singular values).
+# Over all factors with the predictions of a matrix $M$, $W_2W_1X^\top=MX^\top$, and with $m\ge\mathrm{rank}(MX^\top)$, half the bracket is at least $\sqrt{d_y}\,\lVert X\rVert_F\,\lVert MX^\top\rVert_*$, and this is attained ($\lVert\cdot\rVert_*$ is the sum of the singular values).
 # :::
 #
 # *Why one should expect it.* Each layer pays for its own size. A product can shift size from one layer to the other, and the cheapest split gives each singular value once, not squared.
@@ -787,14 +787,14 @@ ledger.check(
 # $$\mathcal L_\sigma=\mathcal L^{\mathrm{eff}}_\sigma+\frac{\sigma^4}{2n}\,m\,d_y\lVert X\rVert_F^2 .$$ (eq-layerwise-constant)
 # :::
 #
-# *The key step.* The three random terms of {eq}`eq-layerwise-product` have mean zero and are uncorrelated, so their squares add up. The product $\Xi_2\Xi_1$ has $d_y\times d_x$ entries of variance $m$. $\square$
+# *The key step.* The three random terms of {eq}`eq-layerwise-product` have mean zero and are uncorrelated, so their squares add up. The product $\Xi_2\Xi_1$ has $d_y\times d_x$ uncorrelated entries of variance $m$. $\square$
 #
 # *By hand.* Take one sample $x=1$ with the target 1, and $a_i=w_i=1/\sqrt m$ for $i\le m$, so $f=\sum a_iw_i=1$ and $\mathcal L=0$. With $\sigma=1$, $f$ has the variance $\lVert a\rVert^2+\lVert w\rVert^2+m=2+m$, so $\mathcal L_\sigma=1+\frac m2$: $\frac32$ for one neuron, $6$ for ten. The penalty is $1$ in both cases. If instead one layer is
 # shaken by $\sqrt2$, the variance is $2\lVert a\rVert^2=2$ or $2\lVert w\rVert^2=2$, and $\mathcal L_\sigma=1$ for every width.
 #
 # :::{prf:proposition} One layer at a time has no constant
 # :label: thesis-eq-176
-# If one of the two layers is shaken by $\sqrt2\,\sigma$, then $\mathbb E\,\mathcal L=\mathcal L^{\mathrm{eff}}_\sigma$ exactly.
+# If one of the two layers, drawn with equal probability, is shaken by $\sqrt2\,\sigma$, then $\mathbb E\,\mathcal L=\mathcal L^{\mathrm{eff}}_\sigma$ exactly.
 # :::
 #
 # :::{prf:proposition} The same for any depth
@@ -902,7 +902,7 @@ ledger.check(
 # at rest, either $\lVert u\rVert^2=\lVert a\rVert^2$ or there is no $\Xi_1$. $\square$
 #
 # :::{dropdown} The exact law
-# Write $B=\hat\Sigma W_1^\top$, $\mathsf t_1=\mathrm{tr}\,\hat\Sigma$, $\mathsf t_2=\mathrm{tr}\,\hat\Sigma^2$, $\mathsf w=\mathrm{tr}\,W_1\hat\Sigma W_1^\top$.
+# Write $B=\hat\Sigma W_1^\top$, $\mathsf t_1=\mathrm{tr}\,\hat\Sigma$, $\mathsf t_2=\mathrm{tr}\,\hat\Sigma^2$, $\mathsf w=\mathrm{tr}\,W_1\hat\Sigma W_1^\top$; in this box the norm of a matrix is that of Frobenius.
 # 1. $\lVert H\rVert_F^2=2\lVert a\rVert^2\lVert B\rVert^2+\lVert a\rVert^4\mathsf t_2+\lVert W_1\hat\Sigma W_1^\top\rVert^2$. The mean gradient is $\sigma^2(W_1\hat\Sigma,\ \mathsf t_1a)$, with the squared length $\sigma^4(\lVert B\rVert^2+\mathsf t_1^2\lVert a\rVert^2)$.
 # 2. First layer, all shaken: $\mathbb E\lVert u\rVert^2\lVert\hat\Sigma\delta\rVert^2=\sigma^2\bigl[(\lVert a\rVert^2+\sigma^2(m+2))\lVert B\rVert^2+\mathsf t_2\,\mathbb E\lVert u\rVert^4\bigr]$ with $\mathbb E\lVert u\rVert^4=(\lVert a\rVert^2+m\sigma^2)^2+2m\sigma^4+4\sigma^2\lVert a\rVert^2$.
 # 3. Second layer, all shaken, with $V=W_1+\sigma\Xi_1$: $\sigma^2\,\mathbb E\lVert V\hat\Sigma V^\top\rVert^2+\sigma^2\,\mathbb E\lVert V\hat\Sigma\Xi_1^\top a\rVert^2$. The means of products of four normal numbers, which are sums over the three ways to pair them (Wick's rule), give $\lVert W_1\hat\Sigma W_1^\top\rVert^2+\sigma^2(2\mathsf t_1\mathsf w+(2m+2)\lVert B\rVert^2)+\sigma^4(m\mathsf t_1^2+(m^2+m)\mathsf t_2)$
@@ -911,7 +911,7 @@ ledger.check(
 # 5. Subtract the squared mean of step 1. $\square$
 # :::
 #
-# The quadratic term passes the linear ones where $\sigma^2m$ reaches $\lVert a\rVert^2$, the squared length of the $m$ weights behind the $m$ neurons: **when the noise is longer than the weights**. Until then both methods scatter alike.
+# For layers of similar length the term with $m^2$ passes the others where $\sigma^2m$ reaches the order of $\lVert a\rVert^2$, the squared length of the $m$ weights behind the $m$ neurons: **when the noise is longer than the weights**. Until then the two methods scatter alike, up to a factor of order one.
 #
 # **Cite this result** as the anchor `thesis-beyond-gradient-noise` of this page, with the release of the book.
 
@@ -1200,7 +1200,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# The limit is sharp, if one waits long enough for it: just beyond it $\lVert W_1v\rVert^2$ grows by the factor $1+\frac4{m+2}x(x-1)$ in every step that shakes the second layer, with $x=\eta\sigma^2\lambda_1(m+2)$. That is every second step, so it takes a number of steps in proportion to $m$ before a run is lost. In the left panel of the figure all runs have the same 2,000 steps, and at width 1,000 a run with $x=1.4$ may still be alive at their end.
+# The limit is sharp, if one waits long enough for it: just beyond it the mean of $\lVert W_1v\rVert^2$ grows by the factor $1+\frac4{m+2}x(x-1)$ in every step that shakes the second layer, with $x=\eta\sigma^2\lambda_1(m+2)$. That is every second step, so it takes a number of steps in proportion to $m$ before a run is lost. In the left panel of the figure all runs have the same 2,000 steps, and at width 1,000 a run with $x=1.4$ may still be alive at their end.
 #
 # In the figure, with $\eta=.1$, the method with all layers is worse than no noise at every pair of width and noise level from $\eta\sigma^2m\lambda_1\approx.5$ on, and diverges before the limit is reached; one layer at a time diverges only beyond it. With the lowered step nothing diverges, and one layer at a time comes within a fifth of the least value (the last rows of the table below have these numbers). All layers at a time with
 # $\sigma=.2$ and $m=300$ still end above the run without noise. In the mean both methods descend the same loss, so this is the scatter again: it grows like $m^2$, and a step lowered like $1/m$ is still too long. With three tenths of that step, $\eta=.003$, the same method ends well below the run without noise (last rows of the table below), at more than three times the number of steps. The source's own deep runs use $\eta=.005$ at width 1,000 and $.001$ at width 5,000: $\eta m=5$ both times.
@@ -1519,7 +1519,7 @@ figures.comparison(
 # At $\sigma=.05$ five starts show no difference between the two ways of shaking, in any of the three networks: there $\sigma^2m$ is at most 2, which is the squared length at the start of a row of the next layer's weight matrix, the $m$ weights from the $m$ neurons to one neuron, so the noise is not yet longer than the weights. At $.1$ shaking all layers loses two of the five runs of the deep network and harms the other three, so that five starts scatter widely and the interval of the difference still contains zero; one layer at a time stays above 80 % in all five. At $.2$ one layer at a time gains nothing on no noise in the two shallow networks, and in the deep one it ends far below it. In the network of width 800 the two ways of shaking end alike there, although $\sigma^2m$ is 32: the rule from the linear net does not foresee this.
 # Whoever compares the two methods at one small $\sigma$ will find no difference.
 #
-# In the network of width 800 the two ways part at $\sigma=.1$, by less than five starts can settle. We chose this level after seeing them, so the claim is judged on twelve other starts: one layer at a time gains between a tenth of a point and a little over one, on all layers and on no noise alike. The images are those that the library ships; the source's data set, Fashion-MNIST, and its widths of 1,000 and 5,000 need a GPU and a download.
+# In the network of width 800 the two ways part at $\sigma=.1$, by less than five starts can settle. We chose this level after seeing them, so the claim is judged on twelve other starts: one layer at a time gains between a tenth of a point and a little over one, both over all layers and over no noise. The images are those that the library ships; the source's data set, Fashion-MNIST, and its widths of 1,000 and 5,000 need a GPU and a download.
 #
 # ## For the practitioner
 #
@@ -1527,7 +1527,7 @@ figures.comparison(
 # - **Which**: noise on the point at which the gradient is asked, never on the iterate ({chapter}`last chapter <noise/anticorrelated_noise>`). One layer at a time with $\sqrt D\,\sigma$, drawn anew in every step, and never always the same one.
 # - **Where**: forward and backward pass inside the `with` block, the optimizer's step after it, as above. For the last tenth of the steps turn the noise off.
 # - **How much**: compare $\sigma^2m$, for the widest layer of $m$ neurons, with the squared length of one row of the *next* layer's weight matrix, the $m$ weights from these neurons to one neuron (in {prf:ref}`thesis-beyond-gradient-noise` that row is $a$). Below that both methods agree and the cheaper code wins; above it use one layer at a time. Keep $\eta\sigma^2m\lambda_1<1$, with $\lambda_1$ the largest eigenvalue of a layer's input second moment: lower $\eta$ like $1/m$ when you widen. If you have to shake all layers of a wide network, a step that is lowered further repairs that too, and costs as many more steps.
-# - **When this fails**: at $\sigma=.2$ in the five-layer network nothing helped. At ReLU kinks the error of the effective loss is of the first order in $\sigma$. And $\sqrt D$ makes the single shake larger: in a shallow, narrow network one layer at a time may diverge first.
+# - **When this fails**: at $\sigma=.2$ in the network with five hidden layers neither way of shaking helped. At ReLU kinks the error of the effective loss is of the first order in $\sigma$. And $\sqrt D$ makes the single shake larger: in a shallow, narrow network one layer at a time may diverge first.
 #
 # :::{prf:remark} The methods of this part
 # :label: thesis-table-6
@@ -1604,7 +1604,7 @@ assert run.scale == "smoke" or float((coefficients(weaker)[12] - halved).abs().m
 #
 # :::{exercise} Finish a proof
 # :label: ex-layerwise-finish
-# Show for $f=abc$ at $a=b=c=s$ and $\sigma\le1$ that $|\mathcal L_\sigma-\mathcal L|\le\frac54(1+\lVert\theta\rVert^4)\sigma^2$ and $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le(1+\lVert\theta\rVert^3)\sigma^3$.
+# Show for $f=abc$ at $a=b=c=s\ge0$ and $\sigma\le1$ that $|\mathcal L_\sigma-\mathcal L|\le\frac54(1+\lVert\theta\rVert^4)\sigma^2$ and $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le(1+\lVert\theta\rVert^3)\sigma^3$.
 # :::
 #
 # :::{solution} ex-layerwise-finish

@@ -255,13 +255,13 @@ assert torch.allclose(token_output, output[:, -1], atol=1e-4)
 # *By hand* (with $i$ the imaginary unit). One state, $A=\lambda=\frac i2$, $B=1$, inputs $1,0,0,2$: the states are $1$, $\frac i2$, $-\frac14$, $2-\frac i8$. The last is
 # $1\cdot2+\lambda^3\cdot1$, the sum {eq}`eq-lru-unrolled`: the first input has been halved and turned by a right angle three times.
 #
-# A linear layer alone is therefore a convolution of its input with $CA^iB$, and no more. What makes a network of such layers nonlinear are the
+# A linear layer alone is therefore a convolution of its input with $CA^iB$, plus $Du_j$, and no more. What makes a network of such layers nonlinear are the
 # maps between them that act at each position by itself. If $A$ is diagonal with entries $\lambda$, the layer sums powers of $\lambda$: real ones in $(0,1)$ give decays that
 # never change sign, complex ones give oscillations as well. A diagonal $A$ takes $N$ products a step where a dense one takes $N^2$; and the *scan*, which computes all states at once and is explained below,
 # would take $N^3$ with dense matrices.
 #
-# Whether the layer remembers input number $j-i$ is the question how large $A^i$ is. Powers of a matrix are told
-# apart by its eigenvalues. Almost every real matrix can be diagonalized over the complex numbers, $A=P\Lambda P^{-1}$
+# Whether the layer remembers input number $j-i$ is the question how large $A^i$ is. The powers of a matrix
+# contain the powers of its eigenvalues. Almost every real matrix can be diagonalized over the complex numbers, $A=P\Lambda P^{-1}$
 # with $\Lambda=\mathrm{diag}(\lambda_1,\dots,\lambda_N)$, and then nothing is lost if the layer is written in the
 # eigenvectors' own coordinates.
 #
@@ -533,7 +533,7 @@ ledger.check(
 #
 # One thing is exact. Turning by a right angle, $\lambda\mapsto i\lambda$, exchanges the two coordinates and changes one sign. Adam treats
 # coordinates alike and does not see signs, so its losses at 90 degrees are those at 0. The source tells the story with the slowest point at 90 degrees,
-# without its step size, radius and gap. Whatever these were, the right angle is as fast as none.
+# without its step size, radius and gap. Whatever these were, Adam is as fast at the right angle as at angle zero.
 
 # %%
 middle, last = len(angles) // 2, len(angles) - 1
@@ -1006,7 +1006,7 @@ figures.numbers(
 
 # %% [markdown]
 # **One mode under white input.** Before the limit, $\mathbb E|x_j|^2=\mathbb E|b|^2(1-|\lambda|^{2(j+1)})/(1-|\lambda|^2)$. The cure is
-# to divide the input by the square root of the limiting factor, $1/\sqrt{1-|\lambda|^2}$, mode by mode.
+# to divide the input, mode by mode, by the square root of the limiting factor $1/(1-|\lambda|^2)$, that is, to multiply it by $\sqrt{1-|\lambda|^2}$.
 #
 # :::{prf:proposition} The normalizer
 # :label: thesis-eq-129
@@ -1095,7 +1095,7 @@ ledger.check(
 # $$ (eq-lru-unit)
 #
 # with $N$ states, complex $B$ and $C$, and real $a=\log\nu$, $c=\log\vartheta$, $\log\gamma$ $(N)$ and $D$, here a vector, so that inputs and outputs are equally wide; the circled dot multiplies entry by entry. All are
-# trained. At the start $\lambda$ is uniform on a ring ({eq}`eq-lru-ring`), $\gamma=\sqrt{1-|\lambda|^2}$, and the entries of $D$ are standard normal, as are the real and imaginary parts of those of $B$ and $C$ before they are divided by $\sqrt{2d}$ and $\sqrt{2N}$, with $d$ inputs.
+# trained. At the start $\lambda$ is uniform on a ring ({eq}`eq-lru-ring`), $\gamma=\sqrt{1-|\lambda|^2}$, and the entries of $D$ are standard normal, as are the real and imaginary parts of those of $B$ and $C$ before they are divided by $\sqrt{2d_x}$ and $\sqrt{2N}$, with $d_x$ inputs.
 # :::
 #
 # The source trains $c$ and not $\vartheta$ because the best phases are small. The price: from a gap of 0.025, with step size 0.0001, Adam needs
@@ -1250,7 +1250,7 @@ ledger.check(
 # whole length; the sign is to be told. There are 64 states with radii from 0.999 to 0.9999, a hidden layer of 32, 150 steps of Adam at the rate 0.001 with batches of 32, and 16 seeds. One layer reads the sequence, a small network reads its last state, everything is
 # trained by Adam. This stands in for the source's PathX task (from images read pixel by pixel, 16,000 steps, it is to be told whether two points are joined by a path; the hardest task of a benchmark, the Long Range Arena), which takes 29
 # GPU hours a run. The source needs both there, small phases *and* the normalizer. The toy needs only the first: the figure shows
-# all four combinations, and without $\gamma$ small phases do as well. What $\gamma$ changes here is the loss at the start. The rows test both halves of the source's claim; the first two controls are small phases without a wave minus all phases with one ($-0.17$), and small minus all phases, both with $\gamma$ and both without a wave.
+# all four combinations, and without $\gamma$ small phases do as well. What $\gamma$ changes here is the loss at the start. The rows test both halves of the source's claim. The control of the first row lets small phases look for a wave that is not there and compares them with all phases where it is ($-0.17$); the control of the second compares small phases with all phases, both with $\gamma$ and both without a wave.
 
 
 # %% tags=["hide-input"]
@@ -1589,7 +1589,7 @@ ax.axis("off")
 plt.show()
 
 # %% [markdown]
-# Doubling does $T\log_2T$ multiplications where the loop does $T$. The library's scan does $2T$ in $2\log_2T$ rounds: it adds
+# Doubling does of the order of $T\log_2T$ multiplications where the loop does $T$. The library's scan does about $2T$ in about $2\log_2T$ rounds: it adds
 # up neighbours, then pairs of neighbours, and so on, and completes the states between on the way back. A third way is to see
 # {eq}`eq-lru-unrolled` as a convolution with $1,\lambda,\lambda^2,\dots$ and to use the fast Fourier transform. All three
 # agree, in single precision too, and differ in time and memory.
@@ -2235,7 +2235,7 @@ for id, statement, hours, part, stand_in in (
 #
 # Four smaller claims of the source can be tested here: that a normalizer
 # computed from $\lambda$ at every step does as well as a trained one; that $\Delta$ in place of $g$ in {eq}`eq-lru-zoh`
-# costs nothing, and a $\Delta$ of its own for the input neither; and that radii beyond 0.9 help only in the stable chart.
+# costs nothing; that a second $\Delta$ for the input alone costs nothing either; and that radii beyond 0.9 help only in the stable chart.
 #
 # The last is tested on digits below. The other three cannot be told there, because on digits the layers seem to need no *gain*, the factor $\gamma$ or $g$ before the input, at all: without any, the ring rung is on average not
 # behind the LRU, and S4D is on average ahead of S4D with its gain. So these three are tested where the gain matters, in the first fifty steps of the task of recalling an input
@@ -2605,7 +2605,7 @@ ledger.check(
 # - **Train $\lambda$ in the stable chart**, with a quarter of the learning rate and no weight decay on $a,c,\gamma,B$; decay of $a$ and $c$ would move radius and phase.
 # - **If you keep a dense linear recurrence, divide it by its spectral radius first.** A Glorot start lies slightly outside the circle, and over 196 steps the first loss was a hundred million in place of two.
 # - **Take the scan** to train and the loop to stream; the Fourier transform pays on no length we measured on a CPU.
-# - **Where it fails**: $\gamma$ does not see correlations, and with small phases these make the states larger than it expects. Nor does $\lambda$ depend on the input, so that no input can tell the state what to forget.
+# - **Where it fails**: $\gamma$ does not see correlations, and with small phases positive ones make the states larger than it expects. Nor does $\lambda$ depend on the input, so that no input can tell the state what to forget.
 #
 # ## Exercises
 #
@@ -2666,8 +2666,9 @@ assert abs(end_phase(0.05) + 2 * math.pi / 100) < 1e-6 and abs(end_phase(gap)) <
 # :class: dropdown
 # Multiplication by $\lambda=p+iq$ is the matrix $\begin{pmatrix}p&-q\\q&p\end{pmatrix}$ on $(\mathrm{Re}\,x,\mathrm{Im}\,x)$.
 # $\mathbb E[x^2]=\gamma^2\mathbb E[b^2]/(1-\lambda^2)$ by the argument of {prf:ref}`thesis-eq-129`, and
-# $\mathrm{Var}\,\mathrm{Re}\,x-\mathrm{Var}\,\mathrm{Im}\,x=\mathrm{Re}\,\mathbb E[x^2]$. So they are equal if
-# $\mathbb E[b^2]/(1-\lambda^2)$ is purely imaginary, for instance if $b=Bu$ has $\mathbb E[b^2]=0$.
+# $\mathrm{Var}\,\mathrm{Re}\,x-\mathrm{Var}\,\mathrm{Im}\,x=\mathrm{Re}\,\mathbb E[x^2]$. So they are equal if and only if
+# $\mathbb E[b^2]/(1-\lambda^2)$ is zero or purely imaginary. If $B$ is real, so that $b=Bu$ is, too, that never happens: the real part of $1/(1-\lambda^2)$ is positive. With a
+# complex $B$ it does, for instance if $\mathbb E[b^2]=0$.
 # :::
 #
 # :::{exercise} Open: which normalizer?
