@@ -215,9 +215,10 @@ def problems(name, count, d, low, high):  # H, C, Sigma, theta_0 - theta*; all r
 # %% [markdown]
 # :::{admonition} How to read the results
 # :class: note
-# A box or a line such as "worst of 12 values 6e-16; allowed 2e-13; without the second term 0.56" reports one check: what
-# was measured, what the claim allows, and by how much a wrong version fails. {doc}`How claims are checked
-# <../../book/how_claims_are_checked>` explains the words.
+# A card or a row such as "12 values, worst 6e-16 against 2e-13. What breaks it: without the second term (0.56 at best)"
+# reports one check: the worst of the twelve measured numbers, what the claim allows, and the same measurement on a wrong
+# version, which has to fail even where it comes closest to passing. "Against at least 0" is a measured number that must
+# not be negative. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 # :::
 
 # %%

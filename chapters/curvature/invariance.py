@@ -175,9 +175,9 @@ plt.show()
 # $-F^{-1}\nabla\mathcal L=\frac12-p$, and for small steps every chart follows the
 # solution of $\dot p=\frac12-p$, which is $p(t)=\frac12+(p_0-\frac12)e^{-t}$.
 #
-# How to read the verdicts below: a row such as "6 values, worst 3e-16; allowed 2e-14; what breaks it: 0.5" says that six
+# How to read the verdicts below: a row such as "6 values, worst 3e-16 against 2e-14. What breaks it: … (0.5 at best)" says that six
 # numbers that should be zero were at most 3e-16, that rounding would excuse 2e-14, and that the same measurement with one
-# assumption dropped gave 0.5. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
+# assumption dropped gave 0.5 where it came closest to passing. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 
 # %%
 starts = 0.55 + 0.4 * torch.rand(

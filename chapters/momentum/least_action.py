@@ -271,7 +271,8 @@ hardest = torch.stack([worst_function(k) for k in (5, 10, 15)])  # optimal, Nest
 # %% [markdown]
 # Each result on this page is checked by a computation, whose outcome stands in a row or a card below it: what was
 # measured, what it was allowed to be, and the same number for something wrong, which has to fail. A row such as
-# "worst of 3 values 4.0; between 3.7 and 4.3; along gradient flow 1.0" is read in this order.
+# "3 values, worst 4.0 against 3.7 to 4.3. What breaks it: along gradient flow (1.0 at best)" is read in this order; "at
+# best" is the wrong number that comes closest to passing.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the rest.
 
 # %% tags=["hide-input"]

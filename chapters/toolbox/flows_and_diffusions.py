@@ -132,8 +132,9 @@ plt.show()
 # | $Y$, $Z$, $S$ (local) | $X$, $Y$ | random variables |
 # :::
 #
-# Each result on this page is checked by a computation, whose outcome stands in a row or a card below it. A row reads, for instance, "worst of 12 values 6e-16; allowed
-# 2e-13; without the second term 0.56": what was measured, what it was allowed to be, and the same number for something wrong, which has to fail.
+# Each result on this page is checked by a computation, whose outcome stands in a row or a card below it. A row reads, for instance, "12 values, worst 6e-16
+# against 2e-13. What breaks it: without the second term (0.56 at best)": what was measured, what it was allowed to be, and the same number for something wrong, which
+# has to fail even where it comes closest to passing.
 # {doc}`How claims are checked <../../book/how_claims_are_checked>` explains the words.
 #
 # ## One cube root, three failures
