@@ -225,15 +225,17 @@ def visited(paths, side):  # number of boxes of this side on each path, and thei
 equal_kicks = {h: visited(paths, 1.0) for h, paths in plane.items()}
 equal_time = {h: visited(paths * path_steps**-h, 1 / 32) for h, paths in plane.items()}
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The picture of \"filling space\" is a normalization too.** Paths of 10,000 steps. Top: equal kicks of size one, all on one scale; the path with $h=0.05$ stays at its start. Bottom: the same paths over the time $[0,1]$, all on one scale, as the source draws them; now it fills a disk. What breaks it: in the top row the most boxes belong to $h=0.9$, in the bottom row to $h=0.05$.", "name": "fig-frac-paths"}, "image": {"alt": "Two rows of four paths. In the top row a small dot, a small cloud, a larger walk and a long smooth line. In the bottom row a dense disk, a cloud, a walk and a smooth line, all of similar size."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The picture of \"filling space\" is a normalization too.** Paths of 10,000 steps. Top: equal kicks of size one, all on one scale; the path with $h=0.05$ stays at its start, the one with $h=0.9$ leaves the frame. Bottom: the same paths over the time $[0,1]$, all on one scale, as the source draws them; now it fills a disk. What breaks it: in the top row the most boxes belong to $h=0.9$, in the bottom row to $h=0.05$.", "name": "fig-frac-paths"}, "image": {"alt": "Two rows of four paths. In the top row a small dot, a small cloud, a larger walk and a long smooth line. In the bottom row a dense disk, a cloud, a walk and a smooth line, all of similar size."}}
 fig, axes = figures.subplots(2, 4, size=(11, 5.6))
+widest = max(float(abs(plane[h][0]).max()) * path_steps**-h for h in path_hursts)
+frames = max(1.2 * float(abs(plane[0.5][0]).max()), 1), 1.05 * widest  # half the width, of each row
 for column, h in enumerate(path_hursts):
     for row, scale in enumerate((1.0, path_steps**-h)):
         x, y = (plane[h][0] * scale).numpy()
         ax = axes[row, column]
         ax.plot(x, y, color=figures.COLORS["blue"], lw=0.4, marker="")
         ax.set(xticks=[], yticks=[])
-        reach = max(abs(plane[0.5][0]).max() * 1.2, 1) if row == 0 else 2.5
+        reach = frames[row]
         ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
     axes[0, column].set(title=f"$h={h}$")
 axes[0, 0].set(ylabel="equal kicks")
@@ -407,7 +409,6 @@ ledger.check(
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**The well is a filter.** Left: spectrum of unit kicks for five Hurst exponents, and how much the well with $\\rho=0.7$ amplifies each frequency (grey area, divided by 11); anticorrelated kicks have no power where the well amplifies. Middle: variance $V/\\sigma^2$ of the cloud against $\\rho$, lines: theorem, dots: simulated. Right: cloud $\\sqrt V$ at $\\rho=0.7$ when independent kicks have size one, on three clocks. What breaks it: for $\\rho<0$ the curves in the middle have crossed.", "name": "fig-frac-filter"}, "image": {"alt": "Left: curves that rise or fall with the frequency over a grey bump at zero. Middle: five curves that cross at rho = 0, persistent highest on the right and lowest on the left. Right: three groups of bars; in the first they fall, in the last they rise."}}
 fig, axes = figures.subplots(1, 3, size=(11.6, 3.8))
 angles = torch.linspace(0.02, math.pi, 200, **like)
-lags_shown = torch.arange(1, 20_000, **like)
 fine_rho = torch.linspace(-0.9, 0.9, 73, **like)
 colors = [figures.CYCLE[i] for i in range(5)]
 axes[0].fill_between(
@@ -566,7 +567,7 @@ def hitting_in_parabola(sizes):  # the same kicks in the parabola at the bottom 
 
 parabola_hit = hitting_in_parabola(sizes[:4])  # the four sizes of the cloud
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Equal clouds leave together.** Median number of steps to the pass, 64 runs, at most 20,000 steps (dotted: never). Left: at equal size of the cloud, six exponents within a small factor, except for small clouds. Right, what breaks it: at equal size of the kick the times differ by more than two decades.", "name": "fig-frac-collapse"}, "image": {"alt": "Left: six falling curves close together at the right end. Right: six curves far apart, three of them at the top line."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Equal clouds leave together.** Median number of steps to the pass, 64 runs, at most 20,000 steps (dotted: never; there the curves of $h=0.02$ and $0.1$ lie on each other). Left: at equal size of the cloud, six exponents within a small factor, except for small clouds. Right, what breaks it: at equal size of the kick the times differ by more than two decades.", "name": "fig-frac-collapse"}, "image": {"alt": "Left: six falling curves close together at the right end. Right: six curves far apart, three of them at the top line."}}
 fig, axes = figures.subplots(1, 2, size=(9.6, 3.8), sharey=True)
 for column, h in enumerate(escape_hursts):
     axes[0].plot(cloud_sizes, middle_hit[:4, column], label=f"$h={h}$")
@@ -574,7 +575,8 @@ for column, h in enumerate(escape_hursts):
 for ax, name in zip(axes, ("size of the cloud $\\sqrt{V}$", "size of the kick $\\sigma$"), strict=True):
     ax.axhline(patience, ls=":", color=figures.COLORS["dark grey"], marker="", lw=1)
     ax.set(yscale="log", xlabel=name)
-axes[0].set(ylabel="steps to the pass")
+axes[0].set(ylabel="steps to the pass", xticks=cloud_sizes)
+axes[1].set(xticks=kick_sizes)
 axes[0].legend(fontsize=7.5, ncols=2)
 plt.show()
 
