@@ -751,10 +751,10 @@ def paths_with_common_noise(end, level=0.05, dt=0.02, begin=0.1):
         v = v - dt * rate * v - pull * (dt * h * theta + kicks[k])
         theta = theta + dt * v
         found.append(theta)
-    return begin + dt * torch.arange(1, count + 1, **like), torch.stack(found)
+    return torch.stack(found)
 
 
-sample_times, samples = paths_with_common_noise(run.pick(smoke=10, book=200, paper=200))
+samples = paths_with_common_noise(run.pick(smoke=10, book=200, paper=200))
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Fast at first, then noise.** Left and middle: exact mean losses of the diffusions on the source's quadratic, with $BB^\\top=0.05^2I$ (left) and $0.01^2I$ (middle). Nesterov (vermillion) is ahead, then rises like $d\\sigma^2t/16$ (dotted); the memories $t^3$ (blue) and $t^2$ (green) settle. What breaks it (dashed): without noise Nesterov stays ahead. Right: sample paths under one Brownian path ($0.05^2I$): Nesterov and the memory $t^2$ leave along the same curve, and then only one of them stays near the minimum (cross).", "name": "fig-memory-sde"}, "image": {"alt": "Two panels with falling and then rising curves on logarithmic axes, and a plane with three wandering paths from the upper right corner; one of them wanders widely around the cross, two stay close."}}
 clock = torch.logspace(0, math.log10(400), run.pick(smoke=12, book=60, paper=60), **like).tolist()
