@@ -710,9 +710,8 @@ ledger.check(
 
 
 # %%
-def block_gradients(
-    X, depth, seed_name, nu=1.0, ln="post", draws=1
-):  # norms (3, depth, draws): W_Q, W_K, W_V
+# norms (3, depth, draws): W_Q, W_K, W_V
+def block_gradients(X, depth, seed_name, nu=1.0, ln="post", draws=1):
     source = run.generator(seed_name)
     layers = [[w.requires_grad_() for w in draw(draws, X.shape[-1], source)] for _ in range(depth)]
     for weights in layers:
