@@ -356,6 +356,13 @@ def settled(eta, sigma, walkers):  # mean squares of the two gradients, per walk
     return total / (steps - steps // 2)
 
 
+# %%
+spots = torch.linspace(0, 6, 25, **like)
+first = torch.vmap(torch.func.grad(ripple))(spots)
+torch.testing.assert_close(slope(spots), first)  # the slopes above belong to the loss in the text
+third = torch.vmap(torch.func.grad(torch.func.grad(torch.func.grad(ripple))))(spots)
+torch.testing.assert_close(flat_slope(spots, 0.4), first + 0.4**2 / 2 * third)
+
 etas = torch.tensor([0.1, 0.05, 0.025, 0.0125], **like)
 settled_at = torch.stack([settled(float(eta), 0.4, 100) for eta in etas])  # (etas, 2, walkers)
 groups = settled_at.unflatten(-1, (10, 10)).mean(-1)  # ten groups of walkers
@@ -1531,6 +1538,7 @@ for ax, results, keys, sgd in (
         scatter(ax, name, results[key][1], results[key][0])
     ax.set(xscale="log", yscale="log", xlabel="trace of the Hessian")
     ax.xaxis.set_minor_formatter("")
+axes[1].set_xticks([60, 100, 200, 400], ["60", "100", "200", "400"])
 for key, name in (
     ("descent", "descent"),
     ("minibatches", "minibatches"),
