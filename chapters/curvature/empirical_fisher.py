@@ -678,7 +678,7 @@ ledger.check(
 #
 # For a constant step $s_k$ grows like $\sqrt{2\eta k}$. With $\eta_k=c/k$ it still grows, like $\sqrt{2c\ln k}$; with
 # $k^{-3/2}$ it stops, far from zero. That functions of this kind keep Cauchy laws is a theorem of
-# {cite:t}`letac1977functions`; that $u-1/u$ is ergodic (of a set that no run enters or leaves, and its complement, one has measure zero) is one of
+# {cite:t}`letac1977functions`; that $u-1/u$ is ergodic (if no run enters or leaves a set, the set or its complement has measure zero) is one of
 # {cite:t}`adler1973ergodic`. The check of (ii) compares distribution functions on both sides of one step, exactly.
 
 # %%

@@ -1280,8 +1280,8 @@ ledger.check(
 # $\theta_k$ stay, and the second derivatives vanish.
 #
 # **Where every input is predicted as well as possible, $G=H$.** The factor $\nabla^2f_j(x)$ does not depend on the label. Suppose that
-# an input occurs with several labels (ten people have judged the same image), and that the mean of $\nabla_z\ell(y,z)$ over these labels is zero: no
-# small change of the output would help. Then the second term vanishes for this input, even if no single label is predicted
+# an input occurs with several labels (ten people have judged the same image), and that the mean of $\nabla_z\ell(y,z)$ over these labels is zero: to
+# first order no change of the output would help. Then the second term vanishes for this input, even if no single label is predicted
 # with certainty.
 #
 # **$G$ is no upper bound of $H$.** The term that is left out can have either sign, so $G-H$ can have negative eigenvalues too.

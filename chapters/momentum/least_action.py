@@ -567,7 +567,7 @@ ledger.check(
 #    what remains is $w\dot\zeta^2-wh\zeta^2$.
 # 2. *(ii).* If no time in $(t_1,t_2]$ is conjugate to $t_1$, the same holds for a starting time slightly before $t_1$, by continuity. Its field $u$ has no zero in $[t_1,t_2]$, so
 #    $\delta^2\mathcal S\ge0$, and zero only if $\dot\zeta=\frac{\dot u}u\zeta$, so that $\zeta$ is a multiple of $u$, which is zero at $t_1$ only if $\zeta=0$. For a quadratic loss
-#    $\mathcal S[\theta+\zeta]-\mathcal S[\theta]=\delta^2\mathcal S[\zeta]$. For other losses take $m>0$ so small that also with $w-2m$ in the place of $w$ no time is conjugate. The square for this weight gives $\delta^2\mathcal S\ge m\int\dot\zeta^2$, which outweighs the
+#    $\mathcal S[\theta+\zeta]-\mathcal S[\theta]=\delta^2\mathcal S[\zeta]$. For other losses take $m>0$ so small that no time becomes conjugate if $w-2m$ takes the place of $w$ in front of $\dot\zeta^2$, while the term $wh\zeta^2$ stays. The square for this integral gives $\delta^2\mathcal S\ge m\int\dot\zeta^2$, which outweighs the
 #    remainder of third order for perturbations with small velocity.
 # 3. *(i).* Let $\zeta$ be the field from $t_1$ up to a conjugate time $t_c<t_2$, and zero from there on. An integration by parts gives $\delta^2\mathcal S[\zeta]=0$. Add $\varepsilon b$ with a
 #    bump $b$ around $t_c$: the change is $\varepsilon\,w\dot\zeta(t_c^-)\,b(t_c)+O(\varepsilon^2)$, which is negative for one sign of $\varepsilon$. Round the corner; the change is as small as one likes.

@@ -150,7 +150,7 @@ figures.numbers(
 #
 # Take $f(x;\theta)=\theta x$ with two inputs $x=1$ and $x=1$. The Jacobian is the column $(1,1)^\top$. Labels
 # $(3,3)$ are a multiple of it: aligned, and $\theta=3$ fits. Labels $(1,-1)$ are orthogonal to it, and no $\theta$
-# fits. Between the two, the labels $(2,1)$ split into $(\frac32,\frac32)$ in the column and $(\frac12,-\frac12)$ outside, so the share outside is $\sqrt{1/2}/\sqrt5=.32$, as the cell above prints; the best fit $\theta=\frac32$ leaves exactly this part as residual. Nothing here asks $J$ to have full rank: the tangent kernel $\Theta=JJ^\top$ is singular for all three label vectors.
+# fits. Between the two, the labels $(2,1)$ split into $(\frac32,\frac32)$ in the column and $(\frac12,-\frac12)$ outside, so the share outside is $\sqrt{1/2}/\sqrt5=.32$, as the cell above prints; the best fit $\theta=\frac32$ leaves exactly this part as residual. Nothing here asks $J$ to have full rank: the tangent kernel $\Theta=JJ^\top$, which does not depend on the labels, is singular.
 #
 # In a linear model $J$ is constant, so one computation answers the question for all times. In a network $J$ changes during training, and labels that are aligned at one step may be misaligned at another.
 #
@@ -1552,7 +1552,7 @@ ledger.check(
 #
 # :::{exercise} Predict a number
 # :label: ex-data-architecture-alignment-rank
-# A Jacobian has $n=50$ rows and rank $20$. The labels are $1$ or $-1$ by the toss of a fair coin, independently of it. What is the mean of the squared share of the labels outside the columns?
+# A Jacobian has $n=50$ rows and rank $20$. Each label is $1$ or $-1$ by a toss of its own of a fair coin, independently of the Jacobian. What is the mean of the squared share of the labels outside the columns?
 # :::
 #
 # :::{solution} ex-data-architecture-alignment-rank

@@ -896,7 +896,7 @@ ledger.check(
 # ## The internal discount
 #
 # The larger $\hat\gamma$, the more $P$ favours the ones, so the residual should feel the offset less. Behind the leading term of $P$ comes one of the form $(1-\hat\gamma)^{-1}(h\mathbf 1^\top+\mathbf 1h^\top)$ with a bounded vector $h$,
-# so a single undrawn cell runs ahead of the common level or lags behind it by a share of the order of $1-\hat\gamma$. On the mean over the cells $h$ cancels, and the lag is of the order of $(1-\hat\gamma)^2$ only. The source reads its figure in three sentences: the residual is
+# so a single undrawn cell runs ahead of the common level or lags behind it by a share of the order of $1-\hat\gamma$. For random logits, as at the start, the entries of $h$ nearly cancel in the mean over many undrawn cells, and what is left of the lag there is mainly of the order of $(1-\hat\gamma)^2$. The source reads its figure in three sentences: the residual is
 # less sensitive to the offset for a larger $\hat\gamma$; in the chain the least sensitive $\hat\gamma$ is not the best one; and the best need not
 # be the true discount. The first is tested in four rooms, over the whole evaluation set as in the source: the rise of the residual from $c=0$ to
 # $c=1$ gets smaller with each larger $\hat\gamma$. (Over the 121 cells alone it falls much faster, since the absorbing state leaves every learner a floor that rises by ten with $c$.) In
