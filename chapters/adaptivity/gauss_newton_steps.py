@@ -77,9 +77,8 @@ like = {"dtype": run.dtype}  # small problems: on the CPU, whatever DEVICE says
 
 
 # %%
-def ngn_gap(
-    theta, eta_max, curvature, c
-):  # one step of NGN on the loss curvature·θ²/2 + c: new θ and its gap
+# one step of NGN on the loss curvature·θ²/2 + c: new θ and its gap
+def ngn_gap(theta, eta_max, curvature, c):
     loss, gradient = curvature * theta**2 / 2 + c, curvature * theta
     theta = theta - eta_max / (1 + eta_max * gradient**2 / (2 * loss)) * gradient
     return theta, curvature * theta**2 / 2
@@ -889,9 +888,8 @@ figures.comparison(
 rho = etas_max[:, 0, 0] * L
 
 
-def key_slack(
-    value, squared, floor, cap, first=1.0, second=1.0
-):  # L = 1; right minus left side, over eta_max
+# L = 1; right minus left side, over eta_max
+def key_slack(value, squared, floor, cap, first=1.0, second=1.0):
     step, ratio = ngn_step_size(value, squared, cap), cap * L
     right = first * 4 * ratio / (1 + 2 * ratio) * step * (value - floor)
     price = cap / 2 * ((2 * ratio - 1) / (2 * ratio + 1)).clamp(min=0)
