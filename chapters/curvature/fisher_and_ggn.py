@@ -1281,7 +1281,7 @@ ledger.check(
 #
 # **Where every input is predicted as well as possible, $G=H$.** The factor $\nabla^2f_j(x)$ does not depend on the label. Suppose that
 # an input occurs with several labels (ten people have judged the same image), and that the mean of $\nabla_z\ell(y,z)$ over these labels is zero: to
-# first order no change of the output would help. Then the second term vanishes for this input, even if no single label is predicted
+# first order no change of the output would help, and for a convex $\ell$ none helps at all. Then the second term vanishes for this input, even if no single label is predicted
 # with certainty.
 #
 # **$G$ is no upper bound of $H$.** The term that is left out can have either sign, so $G-H$ can have negative eigenvalues too.
@@ -1337,7 +1337,7 @@ ledger.check(
 #
 # The term that Gauss-Newton drops has two causes, and they can be told apart. Write
 # $\nabla_{s_i}\ell$ and $\nabla_{a_i}\ell$ for the gradients that back-propagation computes on its way, $J_{a_i}$ and
-# $J_{s_i}$ for the Jacobians of the activities $a_i$ and the pre-activations $s_i$ with respect to all of $\theta$. Let the activations be twice differentiable. For each sample ($i$ numbers the layers now)
+# $J_{s_i}$ for the Jacobians of the activities $a_i$ and the pre-activations $s_i$ with respect to all of $\theta$. Let every activation $\phi_i$ be twice differentiable at the pre-activations that occur. For each sample ($i$ numbers the layers now)
 #
 # $$
 # \begin{aligned}

@@ -634,7 +634,7 @@ ledger.check(
 #    $\tfrac18+\tfrac9{80}=\tfrac{19}{80}<\tfrac14$. $\square$
 # :::
 #
-# So the distance falls like $\alpha^{-4}$ (faster only if the cube on the left happens to lie in the row space): once $\alpha^2$ is a few times the largest weight, the circle is
+# So the distance falls like $\alpha^{-4}$ (faster only if the vector $(\beta^{\ell_2})^3$ happens to lie in the row space): once $\alpha^2$ is a few times the largest weight, the circle is
 # reached. The side of $\ell_1$ is another matter. One would guess from the slow limit of the penalty that $\alpha$
 # must be *exponentially* small, and the sufficient conditions in the literature say so {cite}`woodworth2020kernel`.
 # The guess is wrong for a fixed problem. The rate is a power of $\alpha$, and the exponent can be read off before
@@ -1091,8 +1091,9 @@ ledger.check(
 # its start again. The rule fails only in between, where the kernel moves, but not far. (Both end points are within
 # $\alpha^{-4}$ times a constant of $\beta^{\ell_2}$: for $Q_\alpha$ by step 3 of the proof of
 # {prf:ref}`regularization-beyond-l2-rate`, with the constant $\tfrac1{24}$,
-# and for $R_\alpha$ because $0\le\beta-4\alpha^2\lambda\le\tfrac3{16}\beta^3/\alpha^4$ for small $\lambda\geq0$. Here $\lVert\beta\rVert\le1$:
-# both maps from multipliers to weights are convex on the positive side, so $|\beta_i|\le\beta_1|x_i|$ and
+# and for $R_\alpha$ because $0\le\beta-4\alpha^2\lambda\le\tfrac3{16}\beta^3/\alpha^4$ for small $\lambda\geq0$. Here $\lVert\beta\rVert\le1$
+# for both. Let $\beta_1$ be the weight of the largest input, $x_1=1$. The maps from multipliers to weights are odd, and convex on the
+# positive side, so $|\beta_i|\le\beta_1|x_i|$ and
 # $\lVert\beta\rVert^2\le\beta_1\sum_ix_i\beta_i=\beta_1\le1$. As
 # $\tfrac1{24}+\tfrac3{16}<\tfrac14$, the two end points are at most $\alpha^{-4}/4$ apart.)
 

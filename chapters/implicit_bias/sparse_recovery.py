@@ -380,7 +380,7 @@ ledger.check(
 # and if $\alpha\sqrt{d-s}\le\epsilon\sqrt s$, $\eta\le\frac14$ and $\alpha,\epsilon\le\frac18$, an error of order $\epsilon\sqrt s$ takes $\Theta(\log(1/\epsilon\alpha)/\eta)$ steps, between two universal multiples of that number.
 # :::
 #
-# The condition $\eta\le\frac14$ keeps the multiples universal: for $\eta\to\frac12$ the contraction from above is as fast as one likes, $\log(1-2\eta)\to-\infty$, and the second term of $\underline K$ disappears. The bound $\frac18$ does the same for $\alpha$ and $\epsilon$: at $\frac12$ and $\frac14$ the logarithms in $\underline K$ vanish. The condition $\alpha\sqrt{d-s}\le\epsilon\sqrt s$ says that the start must be small against the accuracy that is asked for. It cannot be dropped: until the support has arrived, the other $d-s$ weights have barely moved, and their distance from zero is about $\alpha\sqrt{d-s}$.
+# The condition $\eta\le\frac14$ keeps the multiples universal: for $\eta\to\frac12$ the contraction from above is as fast as one likes, $\log(1-2\eta)\to-\infty$, and the second term of $\underline K$ disappears. The bound $\frac18$ does the same for $\alpha$ and $\epsilon$: at $\alpha=\frac12$ and at $\epsilon=\frac14$ the logarithms in $\underline K$ vanish. The source asks only that $\eta$ be sufficiently small, and its $\Theta$ is meant for small $\alpha$ and $\epsilon$; the numbers $\frac14$ and $\frac18$ are ours, and so is the condition $\alpha\sqrt{d-s}\le\epsilon\sqrt s$, which says that the start must be small against the accuracy that is asked for. This last condition cannot be dropped: until the support has arrived, the other $d-s$ weights have barely moved, and their distance from zero is about $\alpha\sqrt{d-s}$.
 #
 # *The key step.* Below $\frac12$ the factor of growth is between $1+\frac34\eta$ and $1+\eta$. Above, $1-\theta$ shrinks by a factor between $1-2\eta$ and $1-\frac12\eta$.
 #
@@ -1672,7 +1672,7 @@ assert abs(tail[-1, 1] - 1) > 0.1 and abs(tail[-1, 1] - tail[-3, 1]) < 1e-9
 #
 # 1. With $\beta=\theta\odot\theta$ every step of gradient descent multiplies each weight by a factor; weights that start tiny stay tiny unless the data make them grow.
 # 2. $\lVert\theta\rVert^2=\lVert\beta\rVert_1$: from a tiny start, and with enough samples, gradient descent finds the solution of basis pursuit, without a penalty.
-# 3. On sparse vectors $\hat\Sigma$ acts like the identity, with $\delta_s$ at most of the order of $\sqrt{s\log(ed/s)/n}$; single entries of its products need order two.
+# 3. On sparse vectors $\hat\Sigma$ acts like the identity, for Gaussian samples with $\delta_s$ at most of the order of $\sqrt{s\log(ed/s)/n}$; single entries of its products need order two.
 # 4. A smaller start costs steps only like the logarithm of $1/\alpha$. Without noise a longer run does no harm.
 # 5. The slope of the error in $\alpha$, on logarithmic axes, is $4(1-\tau)$, with $\tau$ the level of a dual certificate: of the shortest one in a logarithmic time, of the best one in the end.
 #

@@ -1660,8 +1660,8 @@ plt.show()
 #
 # :::{prf:proposition} The floor of a memory
 # :label: thesis-beyond-memory-floor
-# On $\frac h2\theta^2$ with $BB^\top=\eta\sigma^2$ the mean loss of the memory diffusion {eq}`eq-memory-diffusion` with $M(t)=t^p$ settles at $\frac p{2(2p-1)}\,\eta\sigma^2$, whatever $h$; so does, as measured below, the polynomial memory with step $\eta$ and noise of variance $\sigma^2$: at $\frac13\eta\sigma^2$ for $p=2$, $\frac3{10}\eta\sigma^2$
-# for $p=3$, towards $\frac14\eta\sigma^2$, SGD's, for $p\to\infty$.
+# On $\frac h2\theta^2$ with $BB^\top=\eta\sigma^2$ the mean loss of the memory diffusion {eq}`eq-memory-diffusion` with $M(t)=t^p$, $p>\frac12$, settles at $\frac p{2(2p-1)}\,\eta\sigma^2$, whatever $h$: at $\frac13\eta\sigma^2$ for $p=2$, at $\frac3{10}\eta\sigma^2$
+# for $p=3$, and nearer and nearer to $\frac14\eta\sigma^2$, SGD's, for $p\to\infty$. The polynomial memory with step $\eta$ and noise of variance $\sigma^2$ settles there too; this is measured below, not proved.
 # :::
 #
 # :::{dropdown} Proof
@@ -1698,7 +1698,7 @@ plt.show()
 #
 # $$k\,\mathbb E[\mathcal L(\theta_k)]\to\frac{\sigma^2}{2h\,(1-\zeta^2)}\qquad(k\to\infty),$$ (eq-memory-dial-floor)
 #
-# for every step size $\eta_z$. At $\zeta=1$ the method is the polynomial memory with $p=2$ and step $\eta_z/2$, and stands still at $\eta_z\sigma^2/6$ ({prf:ref}`thesis-beyond-memory-floor`).
+# for every step size $\eta_z$. At $\zeta=1$ the method is the polynomial memory with $p=2$ and step $\eta_z/2$; it stands still at $\eta_z\sigma^2/6$, by the measurement for {prf:ref}`thesis-beyond-memory-floor`.
 # :::
 #
 # *Why one should expect it.* Late, $z$ has found its balance: $\nabla\mathcal L(\vartheta_k)+\xi_k\approx0$ on average, so that $z_k\approx-\frac\zeta{1-\zeta}\theta_k-\frac{\xi_k}{h(1-\zeta)}$. Put into the mean, this makes

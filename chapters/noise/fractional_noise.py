@@ -187,7 +187,7 @@ def span_scores(law):  # (mean of |B(t) - B(s)|² − law) / standard error, fro
 
 
 # %% [markdown]
-# Each result on this page is checked by a computation. Its outcome stands in a row or a card: "worst of 12 values 6e-16, allowed 2e-13" is what was measured and what it was allowed to be. "What breaks it" is the same number for something wrong, which has to fail; of several wrong numbers the one *at best*, nearest to passing, is shown. "At least" is the lower end of a 99.9 % interval. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them. In "100 ε" the letter $\varepsilon$ is the rounding of the number type, $2.2\cdot10^{-16}$ for float64, and "condition" and "size" are the condition number of the computation and the size of its numbers. (Twenty normal scores all lie between $-4.5$ and $4.5$ except with a chance of one in 7,000.)
+# Each result on this page is checked by a computation. Its outcome stands in a row or a card: "12 values, worst 6e-16 against 2e-13" is what was measured and what it was allowed to be. "What breaks it" is the same number for something wrong, which has to fail; of several wrong numbers the one *at best*, nearest to passing, is shown. "At least" is the lower end of a 99.9 % interval. {doc}`How claims are checked <../../book/how_claims_are_checked>` explains how to read them. In "100 ε" the letter $\varepsilon$ is the rounding of the number type, $2.2\cdot10^{-16}$ for float64, and "condition" and "size" are the condition number of the computation and the size of its numbers. (Twenty normal scores all lie between $-4.5$ and $4.5$ except with a chance of one in 7,000.)
 
 # %% tags=["hide-input"]
 ledger.check(

@@ -37,7 +37,8 @@ def label_noise_gradient(
     .. math:: g_k=\frac1b\sum_{i\in B_k}\bigl(f_i(\theta)-y_i-\xi_i\bigr)\,\nabla f_i(\theta),\qquad
         \mathbb E\,\xi_i^2=\sigma^2
 
-    The batch is drawn with replacement; without a batch size all n samples are used, each once.
+    The batch is drawn with replacement, and a sample that is drawn twice gets a new label each time; without a batch
+    size all n samples are used, each once.
 
     Source: Blanc et al. (2020); Damian, Ma and Lee (2021).
 
