@@ -260,8 +260,8 @@ assert torch.allclose(token_output, output[:, -1], atol=1e-4)
 # never change sign, complex ones give oscillations as well. A diagonal $A$ takes $N$ products a step where a dense one takes $N^2$; and the *scan*, which computes all states at once and is explained below,
 # would take $N^3$ with dense matrices.
 #
-# Whether the layer remembers input number $j-i$ is the question how large $A^i$ is. The powers of a matrix
-# contain the powers of its eigenvalues. Almost every real matrix can be diagonalized over the complex numbers, $A=P\Lambda P^{-1}$
+# Whether the layer remembers input number $j-i$ is the question how large $A^i$ is. The eigenvalues of
+# $A^i$ are the $i$-th powers of those of $A$. Almost every real matrix can be diagonalized over the complex numbers, $A=P\Lambda P^{-1}$
 # with $\Lambda=\mathrm{diag}(\lambda_1,\dots,\lambda_N)$, and then nothing is lost if the layer is written in the
 # eigenvectors' own coordinates.
 #
