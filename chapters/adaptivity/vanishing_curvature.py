@@ -745,9 +745,8 @@ until = [(chain_losses[:, s] < 0.1).nonzero()[:1].flatten().tolist() for s in ra
 until = [(each or [record[-1]])[0] for each in until]
 
 
-def mismatch(
-    s, other, power=1.0
-):  # spread over the escape of ln(step of chain s) + power ln(curvature of other)
+# spread over the escape of ln(step of chain s) + power ln(curvature of other)
+def mismatch(s, other, power=1.0):
     u = min(until[s], until[other])
     return (median_step[:u, s].log() + power * largest[:u, other].log()).std()
 
@@ -1335,9 +1334,8 @@ pixels, labels = deep_training.digits()
 pixels, above_four = pixels[:32].to(run.dtype), (labels[:32] > 4).to(run.dtype)
 
 
-def at_start(
-    width, depth, count, stream
-):  # norms of gradient and diagonal block of the middle layer, He's start
+# norms of gradient and diagonal block of the middle layer, He's start
+def at_start(width, depth, count, stream):
     random = run.generator(f"{stream} {width} {depth}")
     first = torch.randn(count, 64, width, generator=random, **like) / math.sqrt(32)
     hidden = torch.randn(depth, count, width, width, generator=random, **like) * math.sqrt(2 / width)
@@ -1808,9 +1806,6 @@ def row_bound(blocks):  # m max_j Σ_l ‖H_jl‖ of (n, D, m, m, D, m, m)
 even = neural_chain.hessian(torch.full((1, 4), 1.1, **like))  # equal weights, 2f > y: the bound is attained
 of_even = row_bound(even.reshape(1, 4, 1, 1, 4, 1, 1)) / torch.linalg.eigvalsh(even).abs().amax(1) - 1
 radius = torch.linalg.eigvalsh(automatic.reshape(20, 36, 36)).abs().amax(1)
-diagonal_only = torch.stack(
-    [automatic[:, j, :, :, j].square().sum((1, 2, 3, 4)).sqrt() for j in range(4)]
-).amax(0)
 # the diagonal alone is no bound where the network is hollow: shrink it
 hollow_nets = vmap(hessian(net_loss))(0.3 * nets)
 hollow_radius = torch.linalg.eigvalsh(hollow_nets.reshape(20, 36, 36)).abs().amax(1)
