@@ -79,7 +79,10 @@ def costs(table: str) -> str:
         hours[kind] += float(each["minutes"]) / 60 if each["minutes"] != "?" else 0.0
     lines = ["chapter,kept: CPU hours (measured),paper: CPU hours (estimated),paper: GPU hours (estimated)"]
     for chapter, hours in sorted(sums.items()):
-        shown = [f"{value:.{0 if value >= 10 else 1}f}" if value else "" for value in hours.values()]
+        shown = [
+            "" if not value else "under 0.1" if value < 0.05 else f"{value:.{0 if value >= 10 else 1}f}"
+            for value in hours.values()
+        ]
         lines.append(",".join([chapter, *shown]))
     return "\n".join(lines) + "\n"
 

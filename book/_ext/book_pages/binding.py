@@ -1,4 +1,4 @@
-"""A full stop stays with the formula before it: the two are kept on one line."""
+"""Punctuation stays with the formula that it touches, and the end of a proof with its last word, on one line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 _CLOSING = re.compile(r"[.,;:!?)\]\u201d\u2019]+")
+_OPENING = re.compile(r"[(\[\u201c\u2018]+$")
 
 
 class BindPunctuation(SphinxPostTransform):
-    """Wrap each inline formula and the punctuation right behind it in one unbreakable piece."""
+    """Wrap each inline formula and the punctuation that touches it in one unbreakable piece."""
 
     default_priority = 700
 
@@ -20,16 +21,26 @@ class BindPunctuation(SphinxPostTransform):
         """Go through the inline formulas of a page."""
         for formula in list(self.document.findall(nodes.math)):
             parent = formula.parent
-            place = next(k for k, child in enumerate(parent.children) if child is formula)
-            after = parent[place + 1] if place + 1 < len(parent) else None
-            if not isinstance(after, nodes.Text):
-                continue
-            found = _CLOSING.match(after.astext())
-            if found is None:
-                continue
             # by place: `remove` would take the first text that is equal, such as another comma before it
-            bound = nodes.inline("", "", formula, nodes.Text(found[0]), classes=["ld-bound"])
-            parent[place : place + 2] = [bound, nodes.Text(after.astext()[found.end() :])]
+            place = next(k for k, child in enumerate(parent.children) if child is formula)
+            before, after = "", ""
+            if place > 0 and isinstance(parent[place - 1], nodes.Text):
+                text = parent[place - 1].astext()
+                if formula.astext() == r"\square":
+                    parent[place - 1] = nodes.Text(re.sub(r"\s+$", "\u00a0", text))
+                elif found := _OPENING.search(text):
+                    before = found[0]
+                    parent[place - 1] = nodes.Text(text[: found.start()])
+            if place + 1 < len(parent) and isinstance(parent[place + 1], nodes.Text):
+                text = parent[place + 1].astext()
+                if found := _CLOSING.match(text):
+                    after = found[0]
+                    parent[place + 1] = nodes.Text(text[found.end() :])
+            if before or after:
+                pieces = [nodes.Text(before), formula, nodes.Text(after)]
+                parent[place] = nodes.inline(
+                    "", "", *[piece for piece in pieces if piece.astext()], classes=["ld-bound"]
+                )
 
 
 def setup(app: Sphinx) -> None:

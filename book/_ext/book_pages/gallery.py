@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.osutil import relative_uri
 
-from book_pages import fresh
+from book_pages import fresh, plain
 
 SMALL = "small"
 MOVING = re.compile(r'<div class="ld-widget" data-widget="[^>]*>')
@@ -51,7 +51,7 @@ def caption(figure: nodes.figure) -> str:
     """Return the words in bold that a caption begins with, or its first sentence."""
     for child in figure.findall(nodes.caption):
         strong = next(iter(child.findall(nodes.strong)), None)
-        return (strong.astext() if strong is not None else child.astext().split(". ")[0]).rstrip(".")
+        return (plain.text(strong) if strong is not None else plain.text(child).split(". ")[0]).rstrip(".")
     return ""
 
 

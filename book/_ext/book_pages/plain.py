@@ -113,6 +113,7 @@ def _choose(found: re.Match[str]) -> str:
 
 
 def _shifted(text: str, table: dict[int, int], sign: str) -> str:
+    text = text.strip()
     moved = text.translate(table)
     if all(old != new for old, new in zip(text, moved, strict=True)):
         return moved
