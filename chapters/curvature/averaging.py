@@ -1287,8 +1287,8 @@ assert abs(2 * (1 - 0.98**31) / 0.02 - 1 - 45.5) < 0.1
 # :::{exercise} Open
 # :label: ex-averaging-open
 # Extend {prf:ref}`natgrad-thm-6` to noise that grows with the distance from the minimizer, as in least squares with one sample a step. Known: the statement as it stands, with $\Sigma$ taken at the minimizer, is
-# false there. With ten inputs of covariance $I$, label noise of variance 0.01, $\eta=0.15$ and a start error of 1 in every coordinate, the excess loss of the mean at $k=300$ is nine times the bound. As $\eta\to0$ the two agree
-# ({eq}`eq-averaging-least-squares`).
+# false there. With ten inputs of covariance $I$, label noise of variance 0.01, $\eta=0.15$ and a start error of 1 in every coordinate, the excess loss of the mean at $k=300$ is nine times the bound. As $\eta\to0$ the two agree,
+# by {eq}`eq-averaging-least-squares`.
 # :::
 #
 # :::{solution-start} ex-averaging-open
