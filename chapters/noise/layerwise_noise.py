@@ -1225,7 +1225,7 @@ noisy = {  # width 300 and σ = .2 once more
     "η = .003, all layers, 3 starts": shorter,
 }
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only one layer at a time ends below the run without noise.** Left and middle panel of the source's figure 59, redrawn: linear net of 300 neurons, $\\eta=0.1$, $\\sigma=0.1$; mean and 95 % band over 8 starts, averaged over blocks of 50 steps. Left: loss; right: effective loss; dotted: its least value. Without noise (blue) the loss goes to zero and the effective loss stands still; one layer at a time (green) leaves a little loss and has the lower effective loss. What breaks it (dashed): all layers at a time, whose scatter keeps both losses high.", "name": "fig-layerwise-curves"}, "image": {"alt": "Two panels against the step. Left a blue curve drops out of the picture at once, a green one stays between 0.01 and 0.03, a dashed one near 0.08. Right the dashed curve is highest, blue flat in the middle, green lowest, all above a dotted line."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**Only one layer at a time ends below the run without noise.** Left and middle panel of the source's figure 59, redrawn: linear net of 300 neurons, $\\eta=0.1$, $\\sigma=0.1$; mean and 95 % band over 8 starts, averaged over blocks of 50 steps; where the lower end of a band is negative it runs down to the axis. Left: loss; right: effective loss; dotted: its least value. Without noise (blue) the loss goes to zero and the effective loss stands still; one layer at a time (green) leaves a little loss and has the lower effective loss. What breaks it (dashed): all layers at a time, whose scatter keeps both losses high.", "name": "fig-layerwise-curves"}, "image": {"alt": "Two panels against the step. Left a blue curve drops out of the picture at once, a green one stays between 0.01 and 0.03, a dashed one near 0.08. Right the dashed curve is highest, blue flat in the middle, green lowest, all above a dotted line."}}
 fig, axes = figures.subplots(1, 2, size=(9.6, 3.7))
 blocks = {way: curve.unflatten(0, (-1, 5)).mean(1) for way, curve in curves.items()}  # of 50 steps
 every = range(25, 10 * len(curves["none"]), 50)
@@ -1379,13 +1379,13 @@ accuracy = {
     for name in kept
     for way in ("plain", "all", "one")
 }  # (seeds) or (sigmas, seeds)
+slice_kept = {"accuracy": kept["mnist-2x200"]["one_accuracy"][1, 0, :3]}  # raises if the runs differ:
+results.agree(slice_kept, {"accuracy": torch.stack(test_accuracy).float()}, rtol=5e-3)
 again = results.load(run.chapter, "mnist-2x800-at-0_1")  # twelve other starts, this one noise level
 fresh = {
     way: 100 * torch.as_tensor(again[f"{way}_accuracy"][..., -1]).double().flatten()
     for way in ("plain", "all", "one")
 }
-slice_kept = {"accuracy": kept["mnist-2x200"]["one_accuracy"][1, 0, :3]}
-agreed = results.agree(slice_kept, {"accuracy": torch.stack(test_accuracy).float()}, rtol=5e-3)
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the deep network shaking all layers fails first.** Test accuracy on MNIST against $\\sigma$, mean and 95 % band over 5 starts, after training on 256 images. Left: two hidden layers of 200; middle: two of 800; right: five of 300. Green: one layer at a time. Without the effect (dashed, black): no noise. What breaks it (dashed, grey): all layers; diverged runs count as zero, and points below the axis are at its edge. From kept results.", "name": "fig-layerwise-mnist"}, "image": {"alt": "Three panels. Left and right the grey dashed curve falls steeply, to the edge in the right one. The green curve stays near 82 percent until 0.1 and falls at 0.2."}}
 fig, axes = figures.subplots(1, 3, size=(11, 3.6), sharey=True)
