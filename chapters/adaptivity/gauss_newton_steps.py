@@ -159,7 +159,7 @@ for lr in tried:  # guessing costs ln 10
 #
 # The training loss is a mean over $n$ samples, $\mathcal L=\frac1n\sum_i\ell_i$, and every $\ell_i$ is differentiable
 # and never negative. So it has a root, $h_i=\sqrt{\ell_i}$, and the loss is a sum of squares,
-# $\mathcal L=\frac1n\sum_ih_i^2$. Where $\ell_i>0$, the chain rule gives $\nabla h_i=\nabla\ell_i/(2\sqrt{\ell_i})$. (Where $\ell_i=0$ the gradient is zero as well, and the sample moves nothing.) The idea of Gauss and Newton is
+# $\mathcal L=\frac1n\sum_ih_i^2$. Where $\ell_i>0$, the chain rule gives $\nabla h_i=\nabla\ell_i/(2\sqrt{\ell_i})$. (Where $\ell_i=0$ the gradient is zero as well, and the sample is left out of the sums below.) The idea of Gauss and Newton is
 # to linearize what is squared, and not the loss itself. For a move $p\in\mathbb R^d$ of the parameters the model of the loss is
 #
 # $$
@@ -595,8 +595,8 @@ ledger.check(
 #
 # :::{prf:corollary} The price of a constant
 # :label: thesis-beyond-ngn-two-cycle
-# For $\ell=\frac\lambda2\theta^2+c$ with $c>0$ put $\rho=\eta_{\max}\lambda$. If $\rho\le2$, NGN converges to the minimum. If $\rho>2$, a start near enough is attracted by a
-# *two-cycle*, a jump from $\theta$ to $-\theta$ and back, with the step $2/\lambda$ and the gap
+# For $\ell=\frac\lambda2\theta^2+c$ with $c>0$ put $\rho=\eta_{\max}\lambda$. If $\rho\le2$, NGN converges to the minimum. If $\rho>2$, there is a *two-cycle* that attracts
+# every start near enough to it, a jump from $\theta$ to $-\theta$ and back, with the step $2/\lambda$ and the gap
 #
 # $$\ell-\ell^\star=c\,\frac{\rho-2}{\rho+2}.$$ (eq-gauss-newton-steps-gap)
 # :::
@@ -1869,7 +1869,7 @@ plt.show()
 # it: at $0.1$ the step only shrinks, at $1$ it rises by three per cent.
 #
 # The source says that the step shows "warm-up/decay behavior", and highlights $\eta_{\max}=3$. The check takes that setting and asks for a rise from the first epoch to a later one and a fall to the last. For each seed the epoch of the peak is
-# read from the other five seeds, because choosing it on the seed itself would find a rise in any noise. The other rows compare the spread over settings and the best setting on the source's own grids: five settings for either method, the largest 100 times the smallest. The control of the first of them shows where the difference in spread comes from: from the largest setting of SGD alone.
+# read from the other five seeds, because choosing it on the seed itself would find a rise in any noise. The other rows compare the spread over settings and the best setting on the source's own grids: five settings for either method, the largest 100 times the smallest. The control of the first of them leaves out the largest setting of SGD, with which it is lost; over the other four no larger spread is shown for SGD than for NGN.
 
 # %%
 for name, setting in (("ngn", 3.0), ("sgd", 0.3)):  # recomputed here: two epochs of one seed

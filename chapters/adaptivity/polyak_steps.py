@@ -2235,7 +2235,7 @@ assert stuck.watched.item() == 0 and abs(stuck.last.item() - 1 / 3) > 0.3
 #    the gap falls like $1/\sqrt K$. No constant of the problem is needed.
 # 4. For strongly convex losses its iterates stay in a known ball, whatever the order of the batches.
 # 5. In practice it finds one number, a safe step for the worst batch, and then decays it. In the authors' set-up on breast cancer that beats tuned AdaGrad-Norm
-#    in training loss, not tuned AMSGrad; a tuned step ends about five times lower on the digits, and about twenty times on a1a from a far start.
+#    in training loss, not tuned AMSGrad; SGD with a tuned step ends about five times lower on the digits, and about twenty times lower on a1a from a far start.
 #
 # **Further reading.** {cite}`polyak1987introduction` has the deterministic step. {cite}`loizou2021stochastic` and
 # {cite}`orvieto2022dynamics` are the papers behind this chapter, {cite}`jiang2023adaptive` a successor. The next chapter,

@@ -698,7 +698,7 @@ ledger.check(
 # If $X=\mathbf 1x^\top$ at some block (all tokens equal), the gradients of any loss with respect to $W_Q$ and $W_K$ of this block vanish, for the true softmax and every draw of the weights. The derivative with respect to $W_V$ remains: $\lVert\partial S/\partial W_V\rVert^2=mT\lVert x\rVert^2$.
 # :::
 #
-# *The key step.* All covariances in {eq}`eq-rank-closed` are zero, and a key $k_j$ acts on $S_i$ through the difference between the value $v_j$ and the mean of all values, which is zero too. (The source states the expectation under uniform attention.)
+# *The key step.* All covariances in {eq}`eq-rank-closed` are zero, and a key $k_j$ acts on $S_i$ through the difference between the value $v_j$ and the mean of all values, weighted by the attention; this difference is zero too. (The source states the expectation under uniform attention.)
 #
 # **Predict first.** Is rank one enough? Take tokens that are multiples of one vector, $x_i=a_ix$, with different numbers $a_i$.
 #

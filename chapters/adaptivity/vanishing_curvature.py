@@ -155,13 +155,13 @@ plt.show()
 #
 # :::{prf:proposition} Starts that preserve the variance
 # :label: thesis-prop-3-2-1
-# ({cite:t}`glorot2010understanding,he2015delving`.) Each layer multiplies the mean squared length of the signal (the vector that passes through) and of the gradient by $pm\sigma_w^2$. It is preserved by
+# ({cite:t}`glorot2010understanding,he2015delving`.) Each layer multiplies the mean squared length of the signal (the vector that passes through) and of the gradient by $pm\sigma_w^2$; for the gradient of a ReLU network we also ask that the entries of $w_{\rm out}$ have independent random signs. It is preserved by
 # $\sigma_w^2=\frac1m$ in linear (Xavier's start) and by $\sigma_w^2=\frac2m$ in ReLU networks (He's start). With LeCun's older $\frac1{3m}$ it falls by three (linear) or six (ReLU) a layer.
 # :::
 #
 # :::{dropdown} Proof
 # Entry $i$ of $a=Wh$ has mean zero, so $\mathbb E a_i^2=\sigma_w^2\lVert h\rVert^2$ and $\mathbb E\lVert a\rVert^2=m\sigma_w^2\lVert h\rVert^2$. The law of $a$ is symmetric, so a ReLU keeps half of it:
-# $\mathbb E\lVert\mathrm{diag}(\chi)a\rVert^2=p\,\mathbb E\lVert a\rVert^2$. The gradient goes through the transposed matrices with the same factors; in a ReLU network this asks for independent random signs in $w_{\rm out}$, as an exercise below shows. $\square$
+# $\mathbb E\lVert\mathrm{diag}(\chi)a\rVert^2=p\,\mathbb E\lVert a\rVert^2$. The gradient goes through the transposed matrices with the same factors; in a ReLU network the signs in $w_{\rm out}$ remove the correlations between the rows of a layer, and an exercise below shows what happens without them. $\square$
 # :::
 #
 # The mean over what? Over all networks that one could draw. A practitioner draws one. What is typical is said by the median, and by the mean of the *logarithm*: the factors of the layers
@@ -357,10 +357,12 @@ plt.show()
 # :::{dropdown} Proof
 # 1. $\frac1D\ln\prod_{i\ne j}|\theta_i|\to\ln\bar w-1$ by the strong law, and so for all but two weights.
 # 2. $\bar w<e$: $f\to0$ almost surely, so $f-y\to-y$ and $2f-y\to-y$: rate $\ln\bar w-1$. $\bar w>e$: $|f|\to\infty$, $(f-y)/f\to1$: one more factor $|f|$, of rate $\ln\bar w-1$.
-# 3. $\partial_j^2\mathcal L=x^2\prod_{i\ne j}\theta_i^2$ has twice the rate for every $\bar w$. $\square$
+# 3. $\partial_j^2\mathcal L=x^2\prod_{i\ne j}\theta_i^2$ has twice the rate for every $\bar w$.
+# 4. For several samples the means of $x_i^2$ and of $x_iy_i$ stand in the place of $x^2$ and $xy$. $\square$
 # :::
 #
 # **Above $e$ the residual explodes as well.** The source gives one exponent, $-(1-\ln\bar w)$, for the gradient on both sides of $e$. For $\bar w=3.5$ it prints $.253$ where $.506$ is right.
+# The source asks for bounded data only; the condition $\sum_ix_iy_i\ne0$ is ours. If that sum is zero, the term with $y$ drops out of gradient and off-diagonal, and both have the rate $2(\ln\bar w-1)$ below $e$ as well.
 
 # %%
 half_widths = (root_3, 2.0, math.e, 3.5)
@@ -1200,7 +1202,7 @@ ledger.check(
 # 1. Linear: $\mathbb E\lVert h_{j-1}\rVert^2=(m\sigma_w^2)^{j-1}\lVert z\rVert^2$ and, as for the transposed network, $\mathbb E\lVert u_j\rVert^2=(m\sigma_w^2)^{D-j}\lVert w_{\rm out}\rVert^2$. Their product is {eq}`eq-vanishing-exact`.
 # 2. ReLU: given $h_{j-1}$ the gates above are, by symmetry of the weights, coins; symmetric entries of $w_{\rm out}$ remove the correlations between the rows of a layer, so that each gate brings a factor $p$: $D+1$ gates in all, $D-1$ of
 #    them beside a matrix.
-# 3. The gradient: the part with $y$ has as mean square $y^2$ times the mean of step 1 or 2, and a mean norm is at most the root of the mean square, so it is at most $|y|(pm\sigma_w^2)^{(D-1)/2}\lVert z\rVert\lVert w_{\rm out}\rVert$; the part with $f$ is smaller by a factor of the order $\sqrt{\mathbb Ef^2}$. Off the diagonal
+# 3. The gradient: the part with $y$ has as mean square $y^2$ times the mean of step 1 or 2, and a mean norm is at most the root of the mean square, so it is at most $|y|(pm\sigma_w^2)^{(D-1)/2}\lVert z\rVert\lVert w_{\rm out}\rVert$; for the part with $f$ the inequality of Cauchy and Schwarz gives the same with $\sqrt{\mathbb Ef^2}$ in the place of $|y|$. Off the diagonal
 #    the same two kinds of term appear; the appendix of the source bounds them, see the end of this page. $\square$
 # :::
 #
