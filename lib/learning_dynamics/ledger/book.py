@@ -44,7 +44,8 @@ class Correction:
     Attributes:
         printed: the statement as its source prints it.
         right: the statement as it holds.
-        evidence: "refereed" or "rederived".
+        evidence: "refereed" (an independent referee derived the correction again) or "rederived" (an exact
+            counterexample runs in the chapter, and a second derivation agreed).
     """
 
     printed: str
@@ -75,7 +76,8 @@ def correction(*, printed: str, right: str, evidence: str) -> Correction:
     Args:
         printed: the statement as its source prints it.
         right: the statement as it holds.
-        evidence: "refereed" or "rederived".
+        evidence: "refereed" (an independent referee derived the correction again) or "rederived" (an exact
+            counterexample runs in the chapter, and a second derivation agreed).
 
     Raises:
         LedgerError: a form is empty, the two are equal, or the evidence is not a known kind.

@@ -33,7 +33,8 @@ class Outcome:
     """What a criterion says about one set of numbers.
 
     Attributes:
-        state: `"pass"`, `"weak"` (right side, too near the bound for the sample) or `"fail"`.
+        state: `"pass"`, `"weak"` (right side, too near the bound for the sample; or an interval that contains the
+            claimed exponent and a neighbour) or `"fail"`.
         numbers: what is stored and later compared, name to float.
         phrase: the numbers as a reader's phrase, such as `28 values, worst 3.5e-11`.
     """
@@ -91,7 +92,7 @@ class Criterion(Protocol):
 
 
 def machine_epsilon(dtype: object) -> float:
-    """Return the unit roundoff spacing of a dtype given as a torch dtype, numpy dtype or name.
+    """Return the spacing of floating point numbers at one, for a dtype given as a torch dtype, numpy dtype or name.
 
     Raises:
         LedgerError: the dtype is not one of the floating point types known here.
@@ -566,7 +567,7 @@ def ordering(symbols: str, names: Sequence[str], *, level: float = 0.999) -> Cri
     Args:
         symbols: the measured quantity in symbols.
         names: the samples' names, the least first; at least two.
-        level: coverage of each interval, in [0.95, 1).
+        level: coverage of each interval, in [0.95, 1); `Ledger.check` refuses one below 0.999.
 
     Returns:
         The criterion, for `Ledger.check`.
@@ -588,7 +589,7 @@ def confident(
         symbols: the measured quantity in symbols.
         at_most: the bound from above, or
         at_least: the bound from below; exactly one of them.
-        level: coverage of the interval, in [0.95, 1).
+        level: coverage of the interval, in [0.95, 1); `Ledger.check` refuses one below 0.999.
 
     Returns:
         The criterion, for `Ledger.check`.
