@@ -251,13 +251,13 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-anti-mean)
 #
-# For symmetric kicks and five derivatives the remainder is $\mathcal O(\eta\sigma^4)$.
+# For symmetric kicks and five derivatives the remainder is $\mathcal O(\eta\,\mathbb E\lVert\zeta\rVert^4)$, for coins $\mathcal O(\eta\sigma^4)$. (The source does not ask for a bound on the kicks. Without one the remainder also needs bounds on the higher derivatives.)
 # :::
 #
 # *Why one should expect it.* The mean of a function over a small ball around a point is nearly its value plus a multiple of its Laplacian, and the trace of the Hessian is the Laplacian of the loss.
 #
-# *The key step.* $\bar\theta_k$ depends on the kicks up to $\zeta_{k-2}$ only and is therefore independent of $\zeta_{k-1}$. The mean of the second order term of $\partial_i\mathcal L$ is $\frac12\sum_{j}\partial_{ijj}\mathcal L\,\sigma^2$ $=\frac{\sigma^2}2\partial_i\,\mathrm{tr}\nabla^2\mathcal L$, since derivatives commute. Symmetric kicks have no third moment,
-# so the next term is of order $\sigma^4$. $\square$
+# *The key step.* $\bar\theta_k$ depends on the kicks up to $\zeta_{k-2}$ only and is therefore independent of $\zeta_{k-1}$. The mean of the second order term of $\partial_i\mathcal L$ is $\frac12\sum_{j}\partial_{ijj}\mathcal L\,\sigma^2$ $=\frac{\sigma^2}2\partial_i\,\mathrm{tr}\nabla^2\mathcal L$, since derivatives commute. Symmetric kicks have third moments zero,
+# so the next term is of the fourth order in the kick. $\square$
 #
 # *By hand.* $\mathcal L=\frac14\theta^4$ at $\bar\theta=1$ with $\sigma=1$: the two shaken points are $2$ and $0$, with the gradients $8$ and $0$, mean $4$. The flattened loss is $\frac14\theta^4+\frac12\cdot3\theta^2$,
 # with the derivative $1+3=4$. They agree exactly, since the expansion of a quartic ends there.
@@ -1779,7 +1779,7 @@ assert run.scale == "smoke" or abs(float(scores(seven, 2 / 3))) < 4
 #
 # :::{solution} ex-anti-on-v
 # :class: dropdown
-# $u$ is multiplied by $1-\eta v^2$, which lies in $[0,1]$ as long as $\eta v^2\le1$, and nothing is added to it. In much longer runs $u$ becomes so small that nothing holds $v$ any more; $v$ then walks freely, and $\eta v^2$ can exceed one. The check of {prf:ref}`thesis-claim-noise-on-v` runs it.
+# $u$ is multiplied by $1-\eta v^2$, which lies in $[0,1]$ as long as $\eta v^2\le1$, and nothing is added to it. The check of {prf:ref}`thesis-claim-noise-on-v` runs it. In much longer runs $u$ can become so small that it does not hold $v$ any more; $v$ then walks nearly freely, and beyond $\eta v^2=2$ the length of $u$ rises.
 # :::
 #
 # :::{exercise} Finish a proof

@@ -538,7 +538,7 @@ ledger.check(
 # :::{dropdown} Proof
 # 1. Add the interpolating $\theta$ to the compact set. On it $|\mathcal L_\sigma-\mathcal L|\le c\sigma^2$. So $\ell(f(\theta^\sigma))\le\mathcal L_\sigma(\theta^\sigma)+c\sigma^2\le\mathcal L_\sigma(\theta)+c\sigma^2\le\ell(f^\star)+2c\sigma^2$ for the interpolating $\theta$, and strong convexity gives the first claim. In the same way $\lVert f(\theta^{\mathrm{eff}})-f^\star\rVert^2=\mathcal O(\sigma^2)$.
 # 2. On the compact set $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le c\sigma^3$, and $\mathcal L^{\mathrm{eff}}_\sigma=\ell(f)+\sigma^2r$ with $r=\frac12\mathrm{tr}\,G=\frac12\mathrm{tr}\,\nabla^2\mathcal L$, which is continuously differentiable. Let $\vartheta$ be either minimizer, and $\delta=\lVert f(\vartheta)-f^\star\rVert$. By step 1 the limits of the minimizers interpolate, and as $J$ has full row rank there, for small $\sigma$ some $\theta'$ with
-#    $f(\theta')=f^\star$ lies within $c'\delta$ of $\vartheta$, and $r(\theta')\le r(\vartheta)+c''\delta$.
+#    $f(\theta')=f^\star$ lies within $c'\delta$ of $\vartheta$, and $r(\theta')\le r(\vartheta)+c''\delta$. (Make the compact set a little larger, so that it contains these $\theta'$.)
 # 3. Each of the two minimizes $\mathcal L^{\mathrm{eff}}_\sigma$ up to $2c\sigma^3$, so $\ell(f(\vartheta))+\sigma^2r(\vartheta)\le\ell(f^\star)+\sigma^2r(\theta')+2c\sigma^3$. With strong convexity, constant $\mu$: $\frac\mu2\delta^2\le c''\sigma^2\delta+2c\sigma^3$, hence $\delta^2=\mathcal O(\sigma^3)$.
 #    Both predictions are that near to $f^\star$, so they are that near to each other. $\square$
 # :::
