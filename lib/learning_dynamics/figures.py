@@ -114,7 +114,7 @@ class Row(NamedTuple):
         quantity: What is compared.
         source: The source's value as printed.
         here: Ours: a number, or two numbers for an interval.
-        agrees: Whether the two agree; None where it was not evaluated.
+        agrees: Whether the two agree; None where they are not compared.
     """
 
     quantity: str
@@ -395,7 +395,7 @@ def comparison(
     text = [criterion if alone else f"criterion: {criterion}"]
     body = ""
     for row, values in zip(table, here, strict=True):
-        verdict = {None: "not evaluated", True: "yes", False: "no"}[row.agrees]
+        verdict = {None: "not compared", True: "yes", False: "no"}[row.agrees]
         shown = ", ".join(f"{value:.4g}" for value in values)
         shown = f'<td><span class="measured">{f"[{shown}]" if values.size == 2 else shown}</span></td>'
         text.append(row.quantity if alone else f"{row.quantity}: source {row.source}, agrees: {verdict}")

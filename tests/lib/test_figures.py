@@ -346,7 +346,7 @@ def test_a_comparison_hides_nothing_but_our_numbers(shown: list) -> None:
         "criterion: within 5 %",
         "rate <k>: source 2, agrees: yes",
         "gap: source 0.1, agrees: no",
-        "cost: source 3, agrees: not evaluated",
+        "cost: source 3, agrees: not compared",
     ]
     assert re.findall(r'<span class="measured">([^<]*)</span>', html) == ["1.235", "[0.2, 0.3]", "7.5"]
     blanked = re.sub(r'<span class="measured">[^<]*</span>', "MEASURED", html)
@@ -361,10 +361,10 @@ def test_a_comparison_with_nothing_shows_ours_alone(shown: list) -> None:
     figures.comparison([("loss", "not given", 0.5, None)], "the source has none", run=RUN)
     ((text, html, _),) = shown
     assert text == "the source has none\nloss" and "<caption>The source has none</caption>" in html
-    assert re.findall(r'<th scope="col">(\w+)', html) == ["quantity", "here"] and "not evaluated" not in html
+    assert re.findall(r'<th scope="col">(\w+)', html) == ["quantity", "here"] and "not compared" not in html
     shown.clear()
     figures.comparison([("loss", "not given", 0.5, None), ("rate", "2", 2.0, True)], "within 5 %", run=RUN)
-    assert "not evaluated" in shown[0][1]
+    assert "not compared" in shown[0][1]
 
 
 def test_a_comparison_can_be_recorded(shown: list) -> None:
