@@ -2114,7 +2114,7 @@ figures.comparison(
 )
 
 # %% [markdown]
-# (The source has no such comparison, hence *not compared* and *not evaluated* in the table.) NGN passes: it is not a point behind, and the interval of its difference to the best rival contains zero. An advantage is shown over AdaGrad only (table above); over SGD, over SGD with a schedule and over Adam **no advantage is shown**.
+# (The source has no such comparison, hence *not compared* in the table.) NGN passes: it is not a point behind, and the interval of its difference to the best rival contains zero. An advantage is shown over AdaGrad only (table above); over SGD, over SGD with a schedule and over Adam **no advantage is shown**.
 # What differs is the price of a wrong setting. The settings within two points of the best span a factor of about 3 for the two kinds of SGD, 10 for AdaGrad, 30 for NGN and 100 for Adam. Just beyond, both kinds of SGD fail in all runs, NGN in
 # some. So on this small problem NGN tolerates a wrong setting better than SGD, and Adam better still. It is one problem, and it says nothing about large networks.
 #
