@@ -1240,7 +1240,7 @@ plt.show()
 # the interval that spans both has $p=1$ in it and $p=0$ not. It has both: one reading holds and the other does not, and the row says *partly*. With an internal discount of zero, the control, the implicit model is the explicit one, and
 # gains nothing at any $n$ in either reading. The check runs the race with the matrices, at $\hat\gamma=0.999$, and compares it with $b/n$ and with
 # $\rho$; by step 3 the relative difference is at most $2\nu(1-\hat\gamma)^2+n(1-\hat\gamma)^4$, to first order, which is below $2\cdot10^{-5}$ there.
-# At $\beta=0$, $Z=0$ the logits do not move at all ({eq}`eq-implicit-values-gradient`), so the race is exact for the real model.
+# At $\beta=0$, $Z=0$ the logits do not move at all, by {eq}`eq-implicit-values-gradient`, so the race is exact for the real model.
 #
 # :::{admonition} Predict first
 # :class: tip
