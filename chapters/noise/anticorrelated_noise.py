@@ -1994,7 +1994,7 @@ ledger.check(
 # %% [markdown]
 # ## What to remember
 #
-# 1. Descent with differenced kicks is descent with the gradient at a shaken point, exactly. On average it descends $\mathcal L+\frac{\sigma^2}2\mathrm{tr}\nabla^2\mathcal L$.
+# 1. Descent with differenced kicks is descent with the gradient at a shaken point, exactly. On average it descends $\mathcal L+\frac{\sigma^2}2\mathrm{tr}\nabla^2\mathcal L$, up to higher orders in the kick.
 # 2. Plain kicks shake the gradient as well, and also add $p\sigma^2$ to $\lVert u\rVert^2$ in each step. In the valley the sum is $\sigma^2\bigl(p-\frac1{1-z}\bigr)$: only $p=1$ goes flat.
 # 3. Plain noise settles at a curvature $z$, in units of the stability limit, with the law $\mathrm{Beta}(\frac{p-1}2,\frac32)$ (derived and measured, not proved); $\sigma$ sets the time only, until runs are lost.
 # 4. Differenced noise makes the larger cloud in stiff directions ($\rho<\frac12$) and the smaller one in flat ones. Keep the point behind the kick.
