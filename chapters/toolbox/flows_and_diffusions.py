@@ -723,7 +723,7 @@ for theta in starts_2d:
             figures.line_control(ax, *(center + wrong).T, label="frozen Jacobian")
         ax.plot(*(center + wrong).T, color=figures.CONTROL_COLOR, marker="", ls="--", lw=1)
 ax.set(xlabel="angle", ylabel="velocity", ylim=(-2.6, 2.4))
-ax.legend(loc="lower left")
+ax.legend(loc="upper right")
 plt.show()
 
 # %% [markdown]
@@ -2243,11 +2243,9 @@ for of_chain, limit, color, name in (
     grid = torch.linspace(0.01, 0.999 * limit, 200, **like)
     right.semilogy(grid, [settled(eta, of_chain) for eta in grid], color=COLORS[color], marker="", label=name)
     right.axvline(limit, color=COLORS[color], lw=0.8, ls=":")
-figures.line_control(
-    right, [limits.descent, limits.descent], [1e-3, 30], label="limit without noise", role="no noise"
-)
+figures.line_control(right, [limits.descent, limits.descent], [1e-3, 30], role="no noise")
 right.set(xlabel="step size η", ylabel="excess loss in the long run", ylim=(1e-3, 30))
-right.legend(loc="lower right")
+right.legend(loc="center right", bbox_to_anchor=(0.94, 0.5))
 plt.show()
 
 # %% tags=["hide-input"]
