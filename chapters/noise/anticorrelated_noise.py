@@ -680,7 +680,7 @@ def curvature_of(path):  # z, where a lost run counts as 1
 paths = {back: valley_walks(back) for back in (False, True)}
 z_paths = {back: curvature_of(path) for back, path in paths.items()}
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**One valley, two directions.** Left: the valley $\\frac12v^2\\|u\\|^2$ in logarithmic levels, with $|v|$ and $\\|u\\|$ of one run of each kind. Right: $z=\\eta\\|u\\|^2/2$ of six runs of each kind, $p=10$, $\\eta=0.05$, $\\sigma=0.1$, start at $z=1/2$ (dotted). Differenced kicks (green) flatten; what breaks it (dashed): plain kicks climb towards the limit of stability $z=1$.", "name": "fig-anti-valley"}, "image": {"alt": "Left: level lines of a valley with green points moving to the left and grey points to the right. Right: six green curves fall smoothly to zero, six dashed ones fluctuate high up."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**One valley, two directions.** Left: the valley $\\frac12v^2\\|u\\|^2$ in logarithmic levels, with $v$ and $\\|u\\|$ of one run of each kind. Right: $z=\\eta\\|u\\|^2/2$ of six runs of each kind, $p=10$, $\\eta=0.05$, $\\sigma=0.1$, start at $z=1/2$ (dotted). Differenced kicks (green) flatten; what breaks it (dashed): plain kicks climb towards the limit of stability $z=1$.", "name": "fig-anti-valley"}, "image": {"alt": "Left: level lines of a valley with green points moving to the left and grey points to the right. Right: six green curves fall smoothly to zero, six dashed ones fluctuate high up."}}
 fig, (left, right) = figures.subplots(1, 2, size=(9.8, 3.9))
 us, vs = torch.meshgrid(
     torch.linspace(0.1, 6.5, 80, **like), torch.linspace(-0.8, 0.8, 80, **like), indexing="xy"
