@@ -130,7 +130,7 @@ left.plot(
 figures.line_control(left, *same_start[:, :2].T, label="same start")
 left.plot(0, 0, "x", color=figures.COLORS["vermillion"])
 left.set(xlabel=r"$\theta_1$", ylabel=r"$\theta_2$", ylim=(-1.4, 1.8))
-left.legend(fontsize=8, loc="upper left")
+left.legend(fontsize=8, loc="upper left", frameon=True, framealpha=0.9, edgecolor="none")
 right.plot(gap(shadow.orbit, curve), color=figures.COLORS["blue"], **plain)
 figures.line_control(right, range(K + 1), gap(same_start, curve))
 right.set(xlabel="step $k$", ylabel="distance to the ball", yscale="log", ylim=(1e-5, 5))
