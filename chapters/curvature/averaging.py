@@ -1140,7 +1140,7 @@ means = excess_on_mnist(path[:, 1, :3])  # (marks, step sizes, runs)
 newton = excess_on_mnist(newton_path[:, 0])[:, 0]
 offset = model_path[:, 1, 0] - optimum
 flat_model = torch.einsum("kre,ef,krf->k", offset, H, offset) / (2 * runs_mnist)
-fig, ax = figures.subplots(size=(6.4, 4.2))
+fig, ax = figures.subplots(size=(6.4, 4.9))
 floors = [float(loss(optimum + shift_of_mean(float(eta))) - loss(optimum)) for eta in etas]
 for j, color in enumerate(("vermillion", "blue", "green")):
     figures.band(
@@ -1151,7 +1151,7 @@ figures.line_control(ax, marks_k, flat_model, label="quadratic model, $\\eta=0.4
 figures.band(ax, marks_k, newton.T, label="$C=H$, steps $1/(k+101)$", color=COLORS["black"], marker="")
 ax.plot(marks_k, w / marks_k, "-.", color=COLORS["purple"], marker="", linewidth=1.0, label="$w/k$")
 ax.set(xscale="log", yscale="log", xlabel="steps $k$ (one image each)", ylabel="excess loss", ylim=(1e-4, 1))
-ax.legend(fontsize=9)
+ax.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
 plt.show()
 
 # %% tags=["remove-input"]
