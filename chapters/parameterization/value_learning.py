@@ -1288,7 +1288,8 @@ four_runs = {  # four rooms, discount .95, marked step, (offsets, seeds)
 }
 rise_of_four = {kind: rise_with_offset(ends) for kind, ends in four_runs.items()}
 assert explicit_ratio["four_rooms"][0] > 2 and explicit_ratio["four_rooms"][2] < 1
-print({id: f"{(found > 3).sum()} of {len(found)} trends turned" for id, found in turnings.items()})
+for id, found in turnings.items():
+    print(f"{same_as_with_one[id][0]}: {(found > 3).sum()} of {len(found)} trends turned")
 
 # %% tags=["hide-input"]
 turned_in_rooms = (
@@ -1479,7 +1480,7 @@ rooms_ratio = np.median(kept("four_rooms_explicit")["ratio"][2, 3], -1)
 figures.line_control(axes[0], grid.OFFSETS, rooms_ratio, label="four rooms")
 axes[0].set_ylabel("moment ratio $\\rho$")
 axes[1].set_ylabel("right side of the bound")
-axes[0].legend(fontsize=8)
+axes[0].legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 0.1))
 plt.show()
 
 
