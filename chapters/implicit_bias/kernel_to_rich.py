@@ -1459,7 +1459,7 @@ for a, alpha in enumerate(few_scales):
         "o-",
         color=shades[a],
         markersize=4,
-        label=f"$\\alpha={alpha:g}$",
+        label="$\\alpha=1$" if alpha == 1 else f"$\\alpha=10^{{{math.log10(alpha):.0f}}}$",
     )
 right.axhline(0.025, color=COLORS["light grey"], lw=0.8)
 right.set(yscale="log", ylim=(1e-12, 3), xlabel="samples $n$", ylabel="median error, no noise")
