@@ -1095,7 +1095,7 @@ ledger.check(
 # $$ (eq-lru-unit)
 #
 # with $N$ states, complex $B$ and $C$, and real $a=\log\nu$, $c=\log\vartheta$, $\log\gamma$ $(N)$ and $D$, here a vector, so that inputs and outputs are equally wide; the circled dot multiplies entry by entry. All are
-# trained. At the start $\lambda$ is uniform on a ring ({eq}`eq-lru-ring`), $\gamma=\sqrt{1-|\lambda|^2}$, and the entries of $D$ are standard normal, as are the real and imaginary parts of those of $B$ and $C$ before they are divided by $\sqrt{2d_x}$ and $\sqrt{2N}$, with $d_x$ inputs.
+# trained. At the start $\lambda$ is uniform on the ring of {eq}`eq-lru-ring`, $\gamma=\sqrt{1-|\lambda|^2}$, and the entries of $D$ are standard normal, as are the real and imaginary parts of those of $B$ and $C$ before they are divided by $\sqrt{2d_x}$ and $\sqrt{2N}$, with $d_x$ inputs.
 # :::
 #
 # The source trains $c$ and not $\vartheta$ because the best phases are small. The price: from a gap of 0.025, with step size 0.0001, Adam needs
@@ -2111,7 +2111,8 @@ for start_from, part, rung in (
     scores, chosen = kept_start[f"{rung}_validation"], int(kept_start[f"{rung}_chosen"])
     assert 0 < chosen < len(scores) - 1  # the best rate lies inside
     dense_starts[start_from] = 100 * torch.tensor(kept_start[f"{rung}_accuracy"])[:, -1]
-    print(f"{start_from}: on held-out digits {100 * scores} % at the rates {kept_start['learning_rates']}")
+    print(f"{start_from}: on held-out digits {100 * scores} %")
+    print(f"    at the rates {kept_start['learning_rates']}")
     print(f"    at the best of them, five seeds: {dense_starts[start_from].round(decimals=1).tolist()} %")
 remains = statistics.mean_interval(final("pixel-mnist", "cartesian") - dense_starts["radius one"])
 print(
@@ -2211,14 +2212,12 @@ ledger.check(
 # the past matters for hundreds of steps, and on short lists the bet is lost on average, though five seeds do not settle it. Nor does it rank the methods: two blocks,
 # two learning rates and one short schedule leave every rung far from its best.
 
-# %%
+# %% tags=["hide-input"]
 arena = "the Long Range Arena sets, and on an A100 {} hours a run"
 full_size = (
     "python -m learning_dynamics.experiments.linear_recurrent_units.ladder --task file --data TASK.npz "
     "--scale paper --part {} --device cuda --minutes 6"
 )
-
-# %% tags=["hide-input"]
 for id, statement, hours, part, stand_in in (
     ("thesis:fig-43", "The mean accuracy rises at every rung from tanh to the LRU", "3 to 29", "final", "thesis:beyond-ladder-diagonal"),
     ("thesis:table-3", "A linear recurrence is ahead of tanh and relu on four tasks", "25", "dense", "thesis:beyond-ladder-nonlinearity"),
