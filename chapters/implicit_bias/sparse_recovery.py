@@ -990,9 +990,7 @@ left.plot(
     color=COLORS["vermillion"],
     label=r"$\|\zeta\|_\infty/\alpha$",
 )
-left.set(
-    xlabel="step k", yscale="log", ylim=(5e-3, 10), title=f"n = {n_rich:,}, d = {d_rich}".replace(",", " ")
-)
+left.set(xlabel="step k", yscale="log", ylim=(5e-3, 10), title=f"n = {n_rich:,}, d = {d_rich}")
 scarce_signal = torch.where(scarce.truth > 0, scarce_path, -torch.inf).amax(-1).exp()
 right.plot(scarce_signal.log().mean(-1).exp(), marker="", label="signal r")
 figures.line_control(
@@ -1003,7 +1001,7 @@ figures.line_control(
 )
 right.axhline(2, color=COLORS["grey"], lw=1)
 right.set(xlabel="step k", yscale="log", title="n = 50, d = 500")
-left.legend(loc="lower right")
+left.legend(loc="center", bbox_to_anchor=(0.6, 0.3))
 right.legend(loc="lower right", fontsize=8)
 figures.plt.show()
 
