@@ -497,7 +497,7 @@ for ax, (name, Sigma) in zip(panels, shapes.items(), strict=True):
     figures.line_control(ax, *limit_ellipse, label="diffusion")
     ax.set(title=name, aspect="equal", xlabel="flat direction, h = 0.3")
 panels[0].set_ylabel("steep direction, h = 1.2")
-panels[0].legend(loc="upper right", fontsize=7.5)
+panels[0].legend(loc="lower left", fontsize=7.5)
 figures.plt.show()
 
 # %% [markdown]
@@ -1188,7 +1188,7 @@ for kind, look in zip(kinds, ("--", "-.", "-", ":"), strict=True):
 for share in (0.35, 0.95):
     ax.axvline(share * total_steps, color=COLORS["light grey"], lw=1, zorder=0)
 ax.set(yscale="log", xlabel="step k", ylabel="$\\|\\beta-\\beta^*\\|^2$")
-ax.legend(loc="lower left")
+ax.legend(loc="lower left", fontsize=8.5)
 figures.plt.show()
 
 # %% tags=["hide-input"]
