@@ -964,7 +964,7 @@ query_falls = (by_strength[1.0][:2, -1] / by_strength[1.0][:2, 0]).log().amax(0)
 value_rises = (by_strength[1.0][2, -1] / by_strength[1.0][2, 0]).log()
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**In the last block of a deep network the query gradient is hundreds of times smaller than in the first; the value gradient is larger.** From left to right: mean cosine of two tokens after each block; norm of the gradient of queries, and of values, over that of the first block. POST-LN, 12 blocks, $T=16$, $m=32$, 24 draws, random linear loss; bands: 95 %. What breaks it (dashed): strength $1/\\sqrt{12}$.", "name": "fig-rank-layers"}, "image": {"alt": "Three panels against the block. Left: cosines rise to one for strength one and to about 0.5 for the dashed curve. Middle: on a logarithmic axis the curve of strength one falls by several decades. Right: curves near one that rise or fall moderately."}}
-fig, axes = figures.subplots(1, 3, size=(10.5, 3.5))
+fig, axes = figures.subplots(1, 3, size=(10.5, 3.9))
 looks = {
     1.0: {"color": figures.COLORS["vermillion"]},
     0.5: {"color": figures.COLORS["blue"]},
@@ -979,7 +979,7 @@ for nu, norms in by_strength.items():
 axes[0].set(xlabel="block", ylabel="mean cosine")
 axes[1].set(xlabel="block", ylabel="queries, over block 1", yscale="log")
 axes[2].set(xlabel="block", ylabel="values, over block 1", yscale="log", ylim=(0.05, 20))
-axes[0].legend(fontsize=8)
+fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", fontsize=8, ncols=3)
 plt.show()
 
 # %% [markdown]
@@ -1133,10 +1133,10 @@ for ax, (setting, (title, arms)) in zip(axes, panels.items(), strict=True):
                 label=words[name],
                 **plain,
             )
-    ax.set(title=title, xlabel="step", ylim=(-0.1, 2.9))
+    ax.set(title=title, xlabel="step", ylim=(-0.1, 3.6))  # room for the legends
 axes[0].set(ylabel="loss")
 for ax in axes:
-    ax.legend(fontsize=7.5)
+    ax.legend(fontsize=7.5, loc="upper right")
 plt.show()
 
 # %% [markdown]
