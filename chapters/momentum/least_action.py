@@ -1120,9 +1120,9 @@ ledger.check(
 )
 ledger.check(
     "thesis:fig-5",
-    "The second variation along triangles changes its sign at δ_*, between √3 and √10, for four centres",
+    "The second variation along triangles changes its sign at δ_{*}, between √3 and √10, for four centres",
     measured=measured_widths - widths[0],
-    criterion=at_most("|zero of the integral − δ_* of the formula|", 1e-9, signed=True),
+    criterion=at_most("|zero of the integral − δ_{*} of the formula|", 1e-9, signed=True),
     control=control("+60u in the place of −60u", (measured_widths - widths[1]).abs()),
     expected="reproduced",
     claim="experiment",
@@ -1132,9 +1132,9 @@ assert (math.sqrt(3) < measured_widths).all() and (measured_widths < math.sqrt(1
 ledger.check(
     "thesis:prop-2.2.1",
     "On a window 1.001 √(40/L) the action has a direction down, for 15 pairs of curvature and start; a triangle is one, "
-    "since L δ_*² < 40/4",
+    "since L δ_{*}² < 40/4",
     measured=saddles,
-    criterion=inequality("−lowest eigenvalue/L; −δ²S of the triangle in the middle, scaled; 10 − L δ_*²"),
+    criterion=inequality("−lowest eigenvalue/L; −δ²S of the triangle in the middle, scaled; 10 − L δ_{*}²"),
     control=control(
         "a window of 0.99 π/√L; the triangle in a window of 4.25/√L, earliest start; 39.9 in the place of 40",
         [
@@ -1737,7 +1737,7 @@ ledger.check(
     control=control("the powers 3, 3.5, 5 and 6 from t_1 = 10", [len(each) for each in far.values()]),
     expected="corrected",
     correction=correction(
-        printed="for losses |θ|^p with p > 2 there is a time t_* from which on the path is a minimizer",
+        printed="for losses |θ|^p with p > 2 there is a time t_{*} from which on the path is a minimizer",
         right="for |θ|^p from rest, exactly when p = 4",
         evidence="refereed",
     ),
@@ -2168,11 +2168,11 @@ figures.numbers(
 )
 
 figures.comparison(
-    [("condition number L/μ", "no experiment", float(L[0] / mu[0]), None)]
+    [("condition number L/μ", "not given", float(L[0] / mu[0]), None)]
     + [
         (
             f"steps to a gap of {gap:g}, {name.replace('$', '').replace(chr(92) + 'mu', 'μ')}",
-            "no experiment",
+            "not given",
             quick[gap][name][0],
             None,
         )
@@ -2180,7 +2180,7 @@ figures.comparison(
         for gap in quick
         if torch.isfinite(quick[gap][name][0])
     ],
-    "the source has no data; all rows, gap where the gradient is taken",
+    "condition number and steps on all rows, gap where the gradient is taken; the source has no data",
     run=run,
     name="tab-cancer-steps",
     rtol=0.02,
