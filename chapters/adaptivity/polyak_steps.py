@@ -78,8 +78,8 @@ for name, path in paths.items():
 # %% tags=["hide-input", "static-twin"] mystnb={"figure": {"caption": "**The minimizer is at one third; the decreasing Polyak step stays around zero.** Top: two parabolas with curvatures 2 and 1, and their mean. Bottom: 400 steps, the same draws for both runs. DecSPS (blue) settles at the minimizer; what breaks it: SPS with a decreasing factor (dashed) divides the curvature away.", "name": "fig-polyak-steps-tug"}, "image": {"alt": "Top: two parabolas with minima at plus and minus one and their mean with a minimum at one third. Bottom: two noisy paths against the step number, one around the line at one third, a dashed one around zero."}}
 fig, (top, bottom) = figures.subplots(2, 1, size=(6.0, 5.2))
 x = torch.linspace(-2.2, 2.2, 201, **like)
-top.plot(x, (x - 1) ** 2, label="steep", marker="")
-top.plot(x, (x + 1) ** 2 / 2, label="flat", marker="")
+top.plot(x, (x - 1) ** 2, color=COLORS["vermillion"], label="steep", marker="")
+top.plot(x, (x + 1) ** 2 / 2, color=COLORS["green"], label="flat", marker="")
 top.plot(x, (x - 1) ** 2 / 2 + (x + 1) ** 2 / 4, color=COLORS["black"], lw=3, label="mean", marker="")
 top.set(xlabel="$\\theta$", ylabel="loss", ylim=(0, 5))
 top.legend(ncol=3, loc="upper center", bbox_to_anchor=(0.57, 1))
@@ -2131,7 +2131,7 @@ figures.comparison(
 
 # %% [markdown]
 # The first row shows that the question is not decided: with twenty seeds, our first number, the mean on the digits fell below one point with some seeds and above it with others, and with forty the interval still contains it. The second row asks a weaker question: is the best tuned rival ahead at all on the digits? Since it was chosen *after* these runs, it is put to forty new seeds. It is ahead, by about one point. The table lists the difference to each rival on both sets
-# (the source has no such comparison, hence the words *not compared* and *not evaluated*). On the digits all four rivals are ahead in the mean; on breast cancer no difference is shown. **No advantage of DecSPS is shown over any rival on either set.** The digits are the set on which
+# (the source has no such comparison, hence *not compared* in the table). On the digits all four rivals are ahead in the mean; on breast cancer no difference is shown. **No advantage of DecSPS is shown over any rival on either set.** The digits are the set on which
 # its training loss stays high, too ({numref}`fig-polyak-steps-shipped`): the smallest quotient keeps the step short.
 #
 # ## For the practitioner
