@@ -1499,7 +1499,7 @@ figures.comparison(
             said["claim-sgd-matches-adam"],
         ),
     ],
-    "the verdict of the row above on the same quantity; not evaluated where no row decides it",
+    "the verdict of the row above on the same quantity; not compared where no row decides it",
     run=run,
     name="source-and-here",
     rtol=0.5,
