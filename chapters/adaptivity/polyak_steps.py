@@ -1698,7 +1698,7 @@ ledger.check_each(
                 "ln(gap at the best other c₀/gap at c₀ = 1), the smaller of two set-ups", at_least=0.0
             ),
             "expected": "not reproduced",
-            "reason": "With batches of 5 c₀ = 1 is the best of five values; with batches of 20 c₀ = 4 ends four "
+            "reason": "With batches of 5 c₀ = 1 is the best of five values; with batches of 20 c₀ = 4 ends almost five "
             "times lower.",
         },
     ),
