@@ -1083,14 +1083,14 @@ ledger.check(
 #
 # ## The experiment: count the misaligned steps
 #
-# The source trains five kinds of problem and counts, with
+# The source trains on four sets of data and counts, with
 #
 # $$Q_K=\sum_{k=0}^K\mathbf 1\bigl[\,y_\ell\notin\operatorname{Col}J(\theta_k)\bigr],$$ (eq-data-architecture-alignment-count)
 #
 # how often the labels were misaligned. Fully connected networks with three hidden layers of 300 units meet two moons and the labels
 # $\mathbf 1[\sin20x<0]$, a hundred points each, with momentum 0.98. LeNet, with widths $m=1,2,4$, meets Semeion's
 # handwritten digits and random images with random labels, with momentum 0.9. Activations are softplus of sharpness 100, $\ln(1+e^{100z})/100$,
-# ReLU up to $\ln2/100$; the step is 0.1. (With momentum the update is no longer one of {prf:ref}`representation-assumption-2`; the experiment goes beyond the theorems.) Its finding: runs end with zero training error exactly when $Q_K$ stops growing.
+# ReLU up to $\ln2/100$; the step is 0.1. (With momentum the update is no longer one of {prf:ref}`representation-assumption-2`; the experiment goes beyond the theorems.) Its finding: on two moons and on Semeion no step counts and the error ends at zero, on the sine every step counts and the error stays high, and random labels are fitted whenever $Q_K$ does not grow linearly.
 #
 # **What the source leaves open**, we settle as follows. *Biases* start at zero (without any, two moons can hardly be
 # fitted: the network is then almost homogeneous in $x$). *Pooling* is over $2\times2$ pixels after each convolution (an average, to stay smooth), the only size whose
@@ -1283,8 +1283,8 @@ ledger.check(
 # The source says "high training errors" without a number; here they lie between $.07$ and $.53$, and every step that was recorded counts. Where exactly the bar of 5 % lies does not matter here: the largest share on two moons is below $.002$ and the smallest on the sine above
 # $.08$, so that every bar between the two counts the same steps.
 #
-# **LeNet.** The digits are scikit-learn's, enlarged to $16\times16$, with the question whether a digit is odd: Semeion's file
-# could not be had here, but its loader is ready. Random images
+# **LeNet.** The digits are scikit-learn's, enlarged to $16\times16$, with the question whether a digit is odd (our choice: the source does not say
+# which labels it uses). Semeion's file could not be had here, but its loader is ready. Random images
 # have the same network, loss and number of outputs; only the data differ. The check asks how well the count of misaligned steps tells runs that end with errors from runs that do not, by the area under the ROC curve: the probability that a run with errors has a higher count than a run without. A half is chance, and the source prints no number. So the card asks how often an area as large as the one found would come about if the counts had nothing to do with the errors (the rank test of Mann and Whitney); less than once in a thousand counts as telling. The control takes the smallness of the network as the score.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Errors go with the count, not with the width.** LeNet with random labels, three widths, ten seeds each; one dot a run. Horizontal: share of the recorded steps that count as misaligned. Vertical: training error at the last epoch, all zeros on the lowest line. Circled: the labels are aligned at the last epoch and the run is stuck all the same. What breaks it (dashed): the level of coin tossing, which three of the wider networks cannot leave.", "name": "fig-data-architecture-alignment-lenet"}, "image": {"alt": "Scatter plot of training error against the share of misaligned steps in three colours for three widths. All runs with shares below one fifth lie at zero; those above have errors, three of them near one half, one of which is circled."}}
@@ -1488,8 +1488,8 @@ figures.comparison(
 )
 
 # %% [markdown]
-# Images here: 300 random ones (400 epochs) and 200 digits (50 epochs), ten batches an epoch, against 1000 and 400 in
-# the source. Three digit runs of the smallest width still make errors after 50 epochs, and seven of the ten runs of that width were misaligned for a while. The source's sizes are ready, one width at a time:
+# Images here: 300 random ones (400 epochs) and 200 digits (50 epochs), ten batches an epoch; the source has 1000 images and 400 epochs for
+# both. Three digit runs of the smallest width still make errors after 50 epochs, and seven of the ten runs of that width were misaligned for a while. The source's sizes are ready, one width at a time:
 # `python -m learning_dynamics.experiments.data_architecture_alignment.training random --scale paper --part 1/3`, and the same with `digits
 # --semeion FILE` where Semeion's file is at hand.
 #

@@ -1115,7 +1115,7 @@ figures.numbers(
 # %% [markdown]
 # ### When the chain does not mix
 #
-# "As $\hat\gamma\to1$" hides a comparison: $1-\hat\gamma$ must be small against the *spectral gap* of the chain, one minus the second largest modulus of an eigenvalue of $S_Z$. Take the
+# "As $\hat\gamma\to1$" hides a comparison: $1-\hat\gamma$ must be small against the *spectral gap* of the chain, here the least distance $|1-\lambda|$ between $1$ and another eigenvalue $\lambda$ of $S_Z$. Take the
 # two groups of the first picture, in which one changes the group with probability $\varepsilon$. With $\beta=0$ everything is in closed form.
 #
 # :::{prf:proposition} Two groups, two fast directions

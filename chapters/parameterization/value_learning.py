@@ -1038,7 +1038,8 @@ ledger.check(
 
 # %% [markdown]
 # Hence a caution about speed: at a *tuned* step the rate along the ones no longer grows with $\hat\gamma$; all other
-# directions merely become slower. That is why .975 is the least sensitive and not the best.
+# directions merely become slower. This is one reason why .975, though it is the least sensitive, need not be the best; how much of the
+# difference in the chain it explains, no run on this page measures.
 #
 # ## All sweeps
 #
@@ -1428,7 +1429,7 @@ ledger.check(
 # The residual falls with $c$ because everything falls, noise included, and the two learners end near each other
 # ({numref}`fig-value-learning-offsets`). Radial features overlap: a step at one state moves its neighbours, so the explicit
 # learner already generalizes, and there are no cells that are never touched. This agrees with the explanation above; it is no proof of it.
-# In the released runs the implicit learners, at the internal discounts other than 0.95, end 6 to 12 % below the explicit one at offset 0. Ours end 2 to 6 % below it there, a difference
+# In the released runs the implicit learners, at the internal discounts other than 0.95, end 6 to 12 % below the explicit one at offset 0. Ours end 2 to 4 % below it there, and 6 % at 0.95, differences
 # that 20 seeds do not tell from zero. (At the internal discount 0.95 and offset 0 the released mean itself is not a number, because a run
 # there diverged. None of ours did.)
 
@@ -1456,7 +1457,7 @@ ledger.check(
 # ## The noise of an update
 #
 # How much of an update is signal and how much is noise of the batch? Appendix F of the source plots, at the end of training, the *moment ratio* $\rho=\mathbb E\lVert\Delta\beta\rVert^2/\lVert\mathbb E\Delta\beta\rVert^2$
-# of one update and the bound $1+\frac1b(r_{\max}/r_{\min})^2$ on it; it calls the result inconclusive. Here $r_i=f(x_i)-y_i$ is the residual of the $i$-th of the $n$ data points, $r_{\max}$ and $r_{\min}$ are the largest and the smallest $|r_i|$, and the bound holds, up to a constant factor, for the implicit learner if all $r_i$ have one sign. With
+# of one update and the bound $1+\frac1b(r_{\max}/r_{\min})^2$ on it; it calls the result inconclusive. Here $r_i=f(x_i)-y_i$ is the residual of the $i$-th of the $n$ data points, $r_{\max}$ and $r_{\min}$ are the largest and the smallest $|r_i|$, and the bound holds, as $\hat\gamma\to1$ and up to a constant factor, for the implicit learner if all $r_i$ have one sign. With
 # batches drawn with replacement and $V_i=r_iP\phi(x_i)$ one has exactly, to first order in the step,
 #
 # $$\rho=\frac1b\Bigl(\frac{n\sum_i\lVert V_i\rVert^2}{\lVert\sum_iV_i\rVert^2}+b-1\Bigr).$$
@@ -1612,7 +1613,7 @@ ledger.out_of_reach(
 # :class: dropdown
 # :::
 #
-# By inclusion and exclusion the probability is $p=\sum_{j\ge1}(-1)^{j+1}\binom{11}j(1-\frac j{11})^{50}$, about $0.092$. The mixture
+# By inclusion and exclusion the probability is $p=\sum_{j\ge1}(-1)^{j+1}\binom{11}j(1-\frac j{11})^{50}$, about $0.091$. The mixture
 # alone gives $13.4\sqrt{p(1-p)}\approx3.9$; the rest comes from the spread inside the groups.
 
 # %% tags=["hide-cell"]
