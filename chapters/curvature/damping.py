@@ -105,7 +105,7 @@ plt.show()
 # - say when it beats Adam, per step and per second, and when it does not;
 # - say where Gauss-Newton is better than the Hessian, and where not.
 #
-# The source is section 10 of {cite}`martens2020natural`, which argues for damping without a formula for adapting it and
+# The source is section 10 of {cite}`martens2020natural`, with remarks of its sections 8.1 (the Hessian) and 11.3 (no fixed $\lambda$). It argues for damping without a formula for adapting it and
 # without data. Read {chapter}`Fisher and Gauss-Newton <curvature/fisher_and_ggn>` first. The page runs in about a minute
 # on one CPU core, in about ten seconds with `SCALE = "smoke"`; three kept results took 25 minutes more.
 #

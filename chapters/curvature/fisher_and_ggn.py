@@ -2136,7 +2136,9 @@ axes[1].legend(fontsize=9)
 figures.plt.show()
 
 # %% [markdown]
-# The dashed line falls in the end as well, although random labels are not predicted and $\nabla_z\ell$ stays large. A likely reason, not tested here: once a network has found the frequencies of the
+# The dashed line falls in the end as well, although random labels are not predicted and $\nabla_z\ell$ stays large. It is not $H-G$ that shrinks there: in
+# the mean over the six starts its largest absolute eigenvalue grows from $.10$ at step 100 to $.14$ at step 3,000, and that of $G$ from $.9$ to $3.9$. Only in the first ten
+# steps does $H-G$ shrink by much, from $.76$ to $.18$. A likely reason, not tested here: once a network has found the frequencies of the
 # classes, its slopes $\nabla_z\ell$ have mean zero and nothing to do with the input, so the sum in {prf:ref}`natgrad-eq-6`
 # nearly cancels over the samples. So $G$ can be close to $H$ without a good fit. How much closer it comes with one, six starts do not settle: hence the verdict *partly*.
 #
@@ -2234,7 +2236,7 @@ assert abs(H_tied - 4 * w**2 * x_tied**2 - 2 * x_tied * (w**2 * x_tied - y_tied)
 # :::{exercise} Open
 # :label: ex-fisher-open
 # Does Gauss-Newton train networks better than the Hessian *at equal damping*? Reports say so
-# {cite}`schraudolph2002fast,martens2010deep`; this page compares the matrices, not the training. Find a network where
+# {cite}`schraudolph2002fast,martens2010deep`; this page compares the matrices, and {chapter}`Damping <curvature/damping>` the training of one small network. Find a network where
 # it matters, and say whether it is the noise of batches, the negative curvature or the long steps.
 # :::
 #

@@ -119,7 +119,7 @@ plt.show()
 # - transform gradients and curvature matrices to other coordinates, and tell which matrices keep the step;
 # - say how far two coordinate systems part in one step and over a whole run, and which hypothesis the limit needs;
 # - predict what a damping term does to a model whose inputs change units;
-# - repair half of the difference with a step that is implicit by one half;
+# - gain one order in the step size with a step that is implicit by one half;
 # - read a natural gradient step as a compromise between the ideal moves of single samples, and say when it promises
 #   more than the loss can give.
 #
@@ -779,8 +779,8 @@ plt.show()
 
 # %% [markdown]
 # :::{dropdown} Answer
-# Near $\theta_2=1$, and not nearer to zero for shorter steps. The equation $\dot a=\sqrt a$, $a(0)=0$, has two solutions, $a=0$ and
-# $a=t^2/4$ (its field is not Lipschitz at zero, which {prf:ref}`thesis-thm-a-1-1` asks for), and each chart picks one. In $\chi$ the bend of the chart makes an error of order $\eta^2$ in the first steps, and
+# Near $\theta_2=1$, and not nearer to zero for shorter steps. The equation $\dot a=\sqrt a$, $a(0)=0$, has many solutions, which wait at zero for some time and then rise: $a=0$ never rises,
+# $a=t^2/4$ rises at once (the field is not Lipschitz at zero, which {prf:ref}`thesis-thm-a-1-1` asks for). Each chart picks one of these two. In $\chi$ the bend of the chart makes an error of order $\eta^2$ in the first steps, and
 # from there on the square root drives the run away from zero. The blue curve shows that nothing is wrong with one chart: the
 # run in $\theta$ leaves zero as well if it starts at $10^{-300}$.
 # :::
@@ -1063,7 +1063,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# Methods that never were invariant see the units even more. The same regression by gradient descent and by Adam:
+# Methods that never were invariant see the units as well. The same regression by gradient descent and by Adam:
 
 
 # %%
@@ -1085,7 +1085,7 @@ losses = {m: [train_loss(table(five, raw), m) for raw in (True, False)] for m in
 assert [round(value, 2) for value in losses["SGD"] + losses["Adam"]] == [0.58, 0.16, 0.28, 0.16]
 
 # %% [markdown]
-# After 2000 steps gradient descent with the longest safe step (one over the largest curvature) has reached a loss of $0.58$ on the raw table and $0.16$ on the
+# After 2000 steps gradient descent with the usual safe step (one over the largest curvature) has reached a loss of $0.58$ on the raw table and $0.16$ on the
 # standardized one; Adam with step size $0.01$ has reached $0.28$ and $0.16$. The least possible is $0.156$ in both.
 #
 # ## A step that is half implicit
@@ -1465,8 +1465,8 @@ ledger.check(
 # The right panel is a reason for damping that has nothing to do with the shape of the network. A sample to whose
 # label the model gives probability $p$ has the loss $-\ln p$, and no step can gain more from it. Its ideal move promises
 # $\frac12(1/p-1)$. At $p=0.285$ the two are equal; at $p=e^{-5}$ the promise is $73.7$ and the loss $5$. If such a
-# sample dominates the mean, the gain ratio (delivered over promised decrease) of an undamped step is below $\frac14$ as soon as
-# $p<0.036$, however good the network is; below $\frac14$ one usually raises the {chapter}`damping <curvature/damping>`. On these digits, undamped and wide, the promise exceeded the whole loss for
+# sample dominates the mean and the network is wide enough for the step to reach the bound, the gain ratio (delivered over promised decrease) of an undamped step is below $\frac14$ as soon as
+# $p<0.036$; below $\frac14$ one usually raises the {chapter}`damping <curvature/damping>`. On these digits, undamped and wide, the promise exceeded the whole loss for
 # every start and every width, and after the step the loss was always *higher*.
 #
 # **When $F$ is singular.** With more weights than numbers to fit $F$ has no inverse, but the bound shows that $M$ is still bounded
