@@ -164,7 +164,7 @@ figures.numbers(run, "fig-anti-sensing", curves, rtol=0.05, noise=1e-9)
 # \end{aligned}
 # $$ (eq-anti-rules)
 #
-# Two consecutive differences have the correlation $-\frac12$.
+# Two consecutive differences have the correlation $-\frac12$ (but for the first, which is $\zeta_0$ alone).
 # :::
 #
 # The source calls the second method Anti-PGD. Here a kick is a *coin*: every coordinate is $+\sigma$ or $-\sigma$, each with probability one half. In the library both are
@@ -310,8 +310,8 @@ ledger.check(
 # %% [markdown]
 # :::{prf:theorem} The gradient of the flattened loss becomes small
 # :label: thesis-thm-6-3-1
-# Let $\mathcal L$ be bounded below, with continuous fourth derivatives and $L_3$-Lipschitz third derivatives, let its Hessian and that of $\tilde{\mathcal L}$ be bounded, and let the kicks be coins. There is a step size $\eta=\Theta(\epsilon/\sigma^2)$, small enough for the curvature of $\tilde{\mathcal L}$,
-# and a number of steps $K=\Omega(\sigma^2\epsilon^{-2})$ with
+# Let $\mathcal L$ be bounded below, with continuous fourth derivatives and $L_3$-Lipschitz third derivatives, let its Hessian and that of $\tilde{\mathcal L}$ be bounded, and let the kicks be coins. Every step size $\eta=\Theta(\epsilon/\sigma^2)$ that is small enough for the curvature of $\tilde{\mathcal L}$,
+# with any number of steps $K=\Omega(\sigma^2\epsilon^{-2})$, gives
 #
 # $$\mathbb E\Bigl[\frac1K\sum_{k<K}\lVert\nabla\tilde{\mathcal L}(\bar\theta_k)\rVert^2\Bigr]\le\mathcal O(\epsilon)+\mathcal O(\sigma^3).$$ (eq-anti-stationary)
 # :::
@@ -324,7 +324,7 @@ ledger.check(
 # The source gives none; this is the standard argument.
 # 1. Let $\tilde{\mathcal L}$ be smooth with the constant $\tilde L$ and $\eta\le1/(4\tilde L)$, and write the shaken gradient as $\nabla\tilde{\mathcal L}(\bar\theta_k)+b_k+n_k$ with $n_k$ of mean zero and $\lVert b_k\rVert\le c\,\sigma^3$, as in {eq}`eq-anti-mean`; the constant $c$ is the same everywhere, since the third derivatives are Lipschitz.
 # 2. By smoothness, $\mathbb E\tilde{\mathcal L}(\bar\theta_{k+1})\le\mathbb E\tilde{\mathcal L}(\bar\theta_k)$ $-\frac\eta4\mathbb E\lVert\nabla\tilde{\mathcal L}\rVert^2$ $+\frac{3\eta}4c^2\sigma^6+\frac{\tilde L\eta^2}2\mathbb E\lVert n_k\rVert^2$, using $2\lvert\nabla\tilde{\mathcal L}^\top b\rvert\le\lVert\nabla\tilde{\mathcal L}\rVert^2+\lVert b\rVert^2$.
-# 3. As the Hessian is bounded, $\mathbb E\lVert n_k\rVert^2\le c'\sigma^2$. Sum over $k<K$ and divide by $\eta K/4$: the mean is at most $\frac{4(\tilde{\mathcal L}(\theta_0)-\inf\tilde{\mathcal L})}{\eta K}+3c^2\sigma^6+2\tilde Lc'\eta\sigma^2$.
+# 3. As the Hessian is bounded, $\mathbb E\lVert n_k\rVert^2\le c'\sigma^2$. Sum over $k<K$ and divide by $\eta K/4$: the mean is at most $\frac{4(\tilde{\mathcal L}(\theta_0)-\inf\tilde{\mathcal L})}{\eta K}+3c^2\sigma^6+2\tilde Lc'\eta\sigma^2$. The infimum is finite, since $\mathcal L$ is bounded below and the trace of its Hessian is bounded.
 # 4. With $\eta=\epsilon/\sigma^2$, which step 1 allows for $\epsilon\le\sigma^2/(4\tilde L)$, the last term is $\mathcal O(\epsilon)$, and so is the first once $K\ge\sigma^2/\epsilon^2$. $\square$
 # :::
 #
@@ -790,7 +790,7 @@ ledger.check(
 # 1. *Drift*: $p\sigma^2-2\eta\lVert u\rVert^2\mathbb Ev^2=p\sigma^2-4z\cdot\frac{\sigma^2}{4z(1-z)}$.
 # 2. *Variance*: $\lVert u\rVert^2$ changes by $2u^\top\zeta$ to first order, with the variance $4\sigma^2\lVert u\rVert^2$; so $z$ has the variance $\frac{\eta^2}4\cdot4\sigma^2\cdot\frac{2z}\eta=2\eta\sigma^2z$.
 # 3. *Scale*: $s'=\exp(-\int\frac{2\mu}\nu dz)$ $=\exp\bigl(-\int\frac{p-1/(1-z)}{2z}dz\bigr)$, and $\frac1{z(1-z)}=\frac1z+\frac1{1-z}$ gives $z^{-(p-1)/2}(1-z)^{-1/2}$.
-# 4. *Stationary density*: $q=\frac1{\nu s'}\propto z^{(p-1)/2-1}(1-z)^{1/2}$, the Beta law. The diffusion reaches the end $z=1$, since $s'$ can be integrated up to it, and zero flux means that it is reflected there; a run that is lost is not.
+# 4. *Stationary density*: $q=\frac1{\nu s'}\propto z^{(p-1)/2-1}(1-z)^{1/2}$, the Beta law. The diffusion reaches the end $z=1$, since $s'$ can be integrated up to it, and zero flux means that it is reflected there; a run that is lost is not. For $p=2$ the same holds for the end $z=0$; for $p\ge3$ that end is never reached.
 # 5. *Flow*: $\dot y=-2\eta y\frac{\sigma^2}{1-z}$ for $y=\lVert\bar u\rVert^2=\frac2\eta z$, so $(1-z)\dot z/z=-2\eta\sigma^2$, which integrates to $\ln z-z=\text{const}-2\eta\sigma^2k$.
 # :::
 #
@@ -1081,7 +1081,7 @@ figures.comparison(
 #
 # :::{prf:theorem} Plain kicks go sharp, differenced kicks go flat
 # :label: thesis-thm-6-3-2
-# Start at $(u_0,0)$ with a large $\lVert u_0\rVert^2$, let $\chi\in(0,1)$ give the region $\chi\lVert u_0\rVert^2<\lVert u\rVert^2<\lVert u_0\rVert^2/\chi$, let $\eta=\frac\chi{2\lVert u_0\rVert^2}$, and let the kicks be coins with $\sigma^2\le\min\{\frac{\chi^3}2,\frac1{8\chi}\}\lVert u_0\rVert^2$.
+# Start at $(u_0,0)$ with a large $\lVert u_0\rVert^2$, let $\chi\in(0,1)$ give the region $\chi\lVert u_0\rVert^2<\lVert u\rVert^2<\lVert u_0\rVert^2/\chi$, let $\eta=\frac\chi{2\lVert u_0\rVert^2}$, and let the kicks be coins with $0<\sigma^2\le\min\{\frac{\chi^3}2,\frac1{8\chi}\}\lVert u_0\rVert^2$.
 # 1. *Plain, high dimension.* If $p\ge2/\chi^2$, then $\lim\mathbb E\lVert u_k\rVert^2\ge\lVert u_0\rVert^2/\chi$.
 # 2. *Differenced, any dimension.* If also $\sigma^2\le\frac{\chi}{2p}\lVert u_0\rVert^2$, then $\lim\mathbb E\lVert u_k\rVert^2\le\chi\lVert u_0\rVert^2$.
 # :::
@@ -1342,7 +1342,7 @@ ledger.check(
 #
 # :::{prf:proposition} Label noise kicks along the data
 # :label: thesis-eq-154
-# With $\mathcal L=\frac12\lVert f(\theta)-y\rVert^2$ and labels $y-\xi$, the gradient is $\nabla\mathcal L+J^\top\xi$ with the Jacobian $J$ of the outputs. For independent $\xi_i$ of variance $\sigma^2$ the covariance of the noise is $\sigma^2J^\top J$, and not a multiple of the identity.
+# With $\mathcal L=\frac12\lVert f(\theta)-y\rVert^2$ and labels $y-\xi$, the gradient is $\nabla\mathcal L+J^\top\xi$ with the Jacobian $J$ of the outputs. For independent $\xi_i$ of variance $\sigma^2$ the covariance of the noise is $\sigma^2J^\top J$, in general not a multiple of the identity.
 # :::
 #
 # Where the outputs do not depend on a weight, label noise never shakes it. Differenced kicks shake every weight alike, whatever the data are. That makes the penalty simple, and it also makes it depend on how the model is parameterized.

@@ -319,7 +319,7 @@ ledger.check(
 # 1. Expand $f(\theta+\sigma\epsilon)=f+\Delta$ with $\Delta_j=\sigma(J\epsilon)_j+\frac{\sigma^2}2\epsilon^\top\nabla^2f_j\,\epsilon+\mathcal O(\sigma^3\lVert\epsilon\rVert^3)$, and $\ell(f+\Delta)=\ell+\nabla\ell^\top\Delta+\frac12\Delta^\top H_{\mathrm{out}}\Delta+\mathcal O(\lVert\Delta\rVert^3)$.
 # 2. Insert the first into the second and keep the orders below $\sigma^3$: $\sigma\,\nabla\ell^\top J\epsilon$, $\frac{\sigma^2}2\sum_j\partial_j\ell\;\epsilon^\top\nabla^2f_j\,\epsilon$, and $\frac{\sigma^2}2\epsilon^\top G\epsilon$.
 # 3. Take means with $\mathbb E\epsilon=0$ and $\mathbb E\epsilon\epsilon^\top=I$. The rest has finite mean, because all moments of $\epsilon$ are finite.
-# 4. With one more derivative the order $\sigma^3$ is the mean of a cubic form in $\epsilon$, which is zero, so the rest is $\mathcal O(\sigma^4)$. $\square$
+# 4. If the fourth derivatives are bounded as well, the order $\sigma^3$ is the mean of a cubic form in $\epsilon$, which is zero, so the rest is $\mathcal O(\sigma^4)$. $\square$
 # :::
 #
 # The check takes two samples of $f_j=a\tanh(bx_j+c)$, so $\theta=(a,b,c)$, and computes the mean over the noise by Gauss–Hermite quadrature, a weighted sum over $24^3$ points.
@@ -438,7 +438,7 @@ ledger.check(
 # :::
 #
 # **Why the bounds cannot be uniform.** {prf:ref}`thesis-thm-6-4-2` is stated for smooth composites, with bounds that grow with $\lVert\theta\rVert$: for three or more layers, and at kinks of piecewise linear models, no bound of this order holds uniformly. The source prints $C(1+\lVert\theta\rVert^2)\sigma^2$ and $C'\sigma^3$ with constants that hold for all
-# $\theta$, and for piecewise smooth $f$. Two small examples show what goes wrong.
+# $\theta$, and for piecewise smooth $f$. It does not list the condition on the traces, which the second bound needs: for $f=\theta^2$ and $\ell(f)=f$ that difference is $\sigma^2$. Two more examples show what goes wrong.
 #
 # *Three layers.* $f=abc$, $\ell=\frac12f^2$, so $p=3$. All is known exactly: $\mathcal L_\sigma=\frac12(a^2+\sigma^2)(b^2+\sigma^2)(c^2+\sigma^2)$. At $a=b=c=s$ the error is $\frac12(3s^2\sigma^4+\sigma^6)$, which grows with $s$.
 #
@@ -523,7 +523,7 @@ ledger.check(
 #
 # :::{prf:theorem} Minimizers of an overparametrized model
 # :label: thesis-thm-6-4-3
-# In the setting of {prf:ref}`thesis-thm-6-4-2`, let $\ell$ be strongly convex with minimizer $f^\star$, let some $\theta$ have $f(\theta)=f^\star$ (the model is *overparametrized*), and let minimizers $\theta^\sigma$ of $\mathcal L_\sigma$ and $\theta^{\mathrm{eff}}$ of $\mathcal L^{\mathrm{eff}}_\sigma$ lie in a compact set for all small $\sigma$. For the second claim let $J$ have full row rank wherever such minimizers accumulate. Then
+# In the setting of {prf:ref}`thesis-thm-6-4-2`, but **without** its condition on the traces, let $f$ be twice and $\ell$ three times continuously differentiable, let $\ell$ be strongly convex with minimizer $f^\star$, let some $\theta$ have $f(\theta)=f^\star$ (the model is *overparametrized*), and let minimizers $\theta^\sigma$ of $\mathcal L_\sigma$ and $\theta^{\mathrm{eff}}$ of $\mathcal L^{\mathrm{eff}}_\sigma$ lie in a compact set for all small $\sigma$. For the second claim let $J$ have full row rank wherever such minimizers accumulate. Then
 #
 # $$
 # \begin{aligned}
@@ -537,13 +537,13 @@ ledger.check(
 #
 # :::{dropdown} Proof
 # 1. Add the interpolating $\theta$ to the compact set. On it $|\mathcal L_\sigma-\mathcal L|\le c\sigma^2$. So $\ell(f(\theta^\sigma))\le\mathcal L_\sigma(\theta^\sigma)+c\sigma^2\le\mathcal L_\sigma(\theta)+c\sigma^2\le\ell(f^\star)+2c\sigma^2$ for the interpolating $\theta$, and strong convexity gives the first claim. In the same way $\lVert f(\theta^{\mathrm{eff}})-f^\star\rVert^2=\mathcal O(\sigma^2)$.
-# 2. On the compact set $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le c\sigma^3$, and $\mathcal L^{\mathrm{eff}}_\sigma=\ell(f)+\sigma^2r$ with $r=\frac12\mathrm{tr}\,G=\frac12\mathrm{tr}\,\nabla^2\mathcal L$, which is continuously differentiable. Let $\vartheta$ be either minimizer, and $\delta=\lVert f(\vartheta)-f^\star\rVert$. By step 1 the limits of the minimizers interpolate, and as $J$ has full row rank there, for small $\sigma$ some $\theta'$ with
+# 2. On the compact set $|\mathcal L_\sigma-\mathcal L^{\mathrm{eff}}_\sigma|\le c\sigma^3+c\sigma^2\lVert f-f^\star\rVert$: what $\mathcal L^{\mathrm{eff}}_\sigma$ leaves out is $\frac{\sigma^2}2\sum_j\partial_j\ell\,\mathrm{tr}\,\nabla^2f_j$, and $\nabla\ell(f^\star)=0$. And $\mathcal L^{\mathrm{eff}}_\sigma=\ell(f)+\sigma^2r$ with $r=\frac12\mathrm{tr}\,G$, which is continuously differentiable. Let $\vartheta$ be either minimizer, and $\delta=\lVert f(\vartheta)-f^\star\rVert$. By step 1 the limits of the minimizers interpolate, and as $J$ has full row rank there, for small $\sigma$ some $\theta'$ with
 #    $f(\theta')=f^\star$ lies within $c'\delta$ of $\vartheta$, and $r(\theta')\le r(\vartheta)+c''\delta$. (Make the compact set a little larger, so that it contains these $\theta'$.)
-# 3. Each of the two minimizes $\mathcal L^{\mathrm{eff}}_\sigma$ up to $2c\sigma^3$, so $\ell(f(\vartheta))+\sigma^2r(\vartheta)\le\ell(f^\star)+\sigma^2r(\theta')+2c\sigma^3$. With strong convexity, constant $\mu$: $\frac\mu2\delta^2\le c''\sigma^2\delta+2c\sigma^3$, hence $\delta^2=\mathcal O(\sigma^3)$.
+# 3. For each of the two, $\mathcal L^{\mathrm{eff}}_\sigma(\vartheta)\le\mathcal L^{\mathrm{eff}}_\sigma(\theta')+2c\sigma^3+c\sigma^2\delta$, so $\ell(f(\vartheta))+\sigma^2r(\vartheta)\le\ell(f^\star)+\sigma^2r(\theta')+2c\sigma^3+c\sigma^2\delta$. With strong convexity, constant $\mu$: $\frac\mu2\delta^2\le(c+c'')\sigma^2\delta+2c\sigma^3$, hence $\delta^2=\mathcal O(\sigma^3)$.
 #    Both predictions are that near to $f^\star$, so they are that near to each other. $\square$
 # :::
 #
-# The source does not ask for the full rank; the proof needs it, to walk from a minimizer to a point that interpolates. The check takes $f=abc$ with target 1. By the inequality between the arithmetic and the geometric mean both losses are least at $a=b=c=s$, and $s$ solves $(s^2+\sigma^2)^2=s$ for $\mathcal L_\sigma$ and $s^3-1+2\sigma^2s=0$ for $\mathcal L^{\mathrm{eff}}_\sigma$. The first squared distance is $4\sigma^4$ to leading order, and the second is of order
+# The vanishing traces are not needed here: overparametrization takes their place, as the source says. The source does not ask for the full rank; the proof needs it, to walk from a minimizer to a point that interpolates. The check takes $f=abc$ with target 1. By the inequality between the arithmetic and the geometric mean both losses are least at $a=b=c=s$, and $s$ solves $(s^2+\sigma^2)^2=s$ for $\mathcal L_\sigma$ and $s^3-1+2\sigma^2s=0$ for $\mathcal L^{\mathrm{eff}}_\sigma$. The first squared distance is $4\sigma^4$ to leading order, and the second is of order
 # $\sigma^8$: both much smaller than guaranteed.
 
 
@@ -1615,7 +1615,7 @@ assert run.scale == "smoke" or float((coefficients(weaker)[12] - halved).abs().m
 #
 # :::{exercise} Open
 # :label: ex-layerwise-open
-# Shaking with pairs $\pm\epsilon$ and averaging the two gradients removes the odd orders of the scatter. Does the term $2\sigma^6m^2\,\mathrm{tr}\,\hat\Sigma^2$ survive? Known: the laws above, and that the leading term comes from the product $u\,(\hat\Sigma\,\Xi_1^\top u)^\top$, which is of the third order in the noise.
+# Shake all layers by pairs $\pm\sigma\epsilon$ and average the two gradients. Is that, at two gradients a step, better than one layer at a time, in networks with activations too? Known: in the linear network above the pair removes the odd orders of the noise from the gradient, and with them the term $2\sigma^6m^2\,\mathrm{tr}\,\hat\Sigma^2$, which comes from the product $u\,(\hat\Sigma\,\Xi_1^\top u)^\top$ of the third order; a term of order $\sigma^4m$ remains.
 # :::
 #
 # ## What to remember
