@@ -486,7 +486,7 @@ plt.show()
 #
 # :::{prf:remark} ReLU makes tokens more alike
 # :label: thesis-claim-relu-increases-correlation
-# A linear feed-forward layer preserves the correlation $\rho$ of tokens in expectation; a ReLU layer increases it, for every $-1\le\rho<1$.
+# A linear feed-forward layer preserves the correlation $\rho$ of tokens in expectation; a ReLU layer with Gaussian weights increases it, for every $-1\le\rho<1$.
 # :::
 #
 # *Why.* In expectation a ReLU layer with Gaussian weights sends the correlation through the map of {cite:t}`cho2009kernel`, $\rho\mapsto\bigl(\sqrt{1-\rho^2}+(\pi-\arccos\rho)\rho\bigr)/\pi$, which lies above the diagonal (and sends $-1$ to $0$); see
@@ -698,7 +698,7 @@ ledger.check(
 # If $X=\mathbf 1x^\top$ at some block (all tokens equal), the gradients of any loss with respect to $W_Q$ and $W_K$ of this block vanish, for the true softmax and every draw of the weights. The derivative with respect to $W_V$ remains: $\lVert\partial S/\partial W_V\rVert^2=mT\lVert x\rVert^2$.
 # :::
 #
-# *The key step.* All covariances in {eq}`eq-rank-closed` are zero, and a key $k_j$ acts on $S_i$ through the difference between the value $v_j$ and the mean of all values, weighted by the attention; this difference is zero too. (The source states the expectation under uniform attention.)
+# *The key step.* All covariances in {eq}`eq-rank-closed` are zero, and a key $k_j$ acts on $S_i$ through the difference between the value $v_j$ and the mean of all values, weighted by the attention; this difference is zero too. (The source states the expectation under uniform attention, and says in addition that the gradient of the loss with respect to $W_V$ stays far from zero. This depends on the loss, hence the derivative of $S$ here.)
 #
 # **Predict first.** Is rank one enough? Take tokens that are multiples of one vector, $x_i=a_ix$, with different numbers $a_i$.
 #
@@ -940,7 +940,7 @@ ledger.check(
 #
 # ### Gradients in a deep network
 #
-# Now the whole network at its start, with POST-LN, which keeps $\sigma_x=1$ and so leaves the likeness of tokens as the only cause. **Predict first.** In a network of 12 blocks with $\nu=1$, by what factor does the query gradient fall from the first block to the last: two, ten, a thousand?
+# Now the whole network at its start, with POST-LN, which keeps $\sigma_x=1$ and so excludes the size of the tokens as a cause. (The gradient that arrives from the blocks above changes with the block, too.) **Predict first.** In a network of 12 blocks with $\nu=1$, by what factor does the query gradient fall from the first block to the last: two, ten, a thousand?
 
 # %%
 deep = 12

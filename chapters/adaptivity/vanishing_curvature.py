@@ -10,8 +10,8 @@
 # # Vanishing curvature
 #
 # You build a ReLU network with 128 hidden layers of 32 units and start it as the textbook says, with He's variance $2/m$, where
-# $m=32$ is the number of units. Under SGD the loss
-# curve stays flat, whatever the step size. Under RMSprop the same network starts to learn at once. Yet He's start was made to keep the signal,
+# $m=32$ is the number of units. In the source's experiment the loss curve of SGD
+# stays flat, whatever the step size, and under RMSprop the same network starts to learn at once. Yet He's start was made to keep the signal,
 # and the gradient with it, at size one through all layers.
 #
 # **Who is right about the network that you have just drawn, and why does a step that forgets the size of the gradient not care?**
@@ -155,7 +155,7 @@ plt.show()
 #
 # :::{prf:proposition} Starts that preserve the variance
 # :label: thesis-prop-3-2-1
-# ({cite:t}`glorot2010understanding,he2015delving`.) Each layer multiplies the mean squared length of the signal (the vector that passes through) and of the gradient by $pm\sigma_w^2$; for the gradient of a ReLU network we also ask that the entries of $w_{\rm out}$ have independent random signs. It is preserved by
+# ({cite:t}`glorot2010understanding,he2015delving`.) Each layer multiplies the mean squared length of the signal (the vector that passes through) and of the gradient of the output $f$ by $pm\sigma_w^2$; for the gradient of a ReLU network we also ask that the entries of $w_{\rm out}$ have independent random signs. It is preserved by
 # $\sigma_w^2=\frac1m$ in linear (Xavier's start) and by $\sigma_w^2=\frac2m$ in ReLU networks (He's start). With LeCun's older $\frac1{3m}$ it falls by three (linear) or six (ReLU) a layer.
 # :::
 #
@@ -208,7 +208,7 @@ assert torch.allclose(chain_hessian(some), neural_chain.hessian(some), rtol=1e-1
 # :::{prf:proposition} No two moments can be kept
 # :label: thesis-prop-3-2-2
 # For the size $|f|=\prod_j|\theta_j|$ of the output, $\mathbb E|f|^i=\bigl(\bar w^i/(i+1)\bigr)^D$. With $\bar w=\sqrt3$ the mean tends to 0, the second moment is 1, the third tends to infinity; with
-# $\bar w=2$ the mean is 1 and the second moment explodes.
+# $\bar w=2$ the mean is 1 and the second moment explodes. Moment $i$ is kept by $\bar w=(i+1)^{1/i}$ only, and this number falls with $i$: no $\bar w$ keeps two moments.
 # :::
 #
 # :::{prf:lemma} The law of the chain
@@ -217,7 +217,7 @@ assert torch.allclose(chain_hessian(some), neural_chain.hessian(some), rtol=1e-1
 # :::
 #
 # :::{dropdown} Proofs
-# $|\theta_j|=\bar ws_j$ with $s_j$ uniform on $(0,1]$, so $\mathbb E|\theta_j|^i=\bar w^i\int_0^1s^i\,ds$; independent factors multiply. And $P(-\ln s_j>t)=P(s_j<e^{-t})=e^{-t}$. $\square$
+# $|\theta_j|=\bar ws_j$ with $s_j$ uniform on $(0,1]$, so $\mathbb E|\theta_j|^i=\bar w^i\int_0^1s^i\,ds$; independent factors multiply. $\frac1i\ln(1+i)$ falls with $i$, as $\ln$ is concave. And $P(-\ln s_j>t)=P(s_j<e^{-t})=e^{-t}$. $\square$
 # :::
 #
 # **Predict first.** For which half-width $\bar w$ does the *median* of $|f|$ neither vanish nor explode with the depth?
@@ -955,7 +955,7 @@ plt.show()
 # :::
 #
 # For Gaussian weights in a linear network the matrix leaves $M_2$ to itself:
-# at Xavier's start $\mathbb E\lVert a_D\rVert^4=\bigl(1+\tfrac2m\bigr)^D\,\lVert z\rVert^4$, and at He's start the factor is $1+\frac5m$.
+# at Xavier's start $\mathbb E\lVert a_D\rVert^4=\bigl(1+\tfrac2m\bigr)^D\,\lVert z\rVert^4$, and at He's start the factor of a layer after the first is $1+\frac5m$.
 #
 # :::{prf:theorem} Width of the order of the depth keeps mean and median
 # :label: thesis-thm-3-2-2
@@ -968,6 +968,8 @@ plt.show()
 #
 # :::{dropdown} Proof
 # The variance is $\mathbb E\lVert a_D\rVert^4-1$. Solve $(1+\frac2m)^D-1\le\delta^2$ for $m$; $(1+\delta^2)^{1/D}=1+\frac{\ln(1+\delta^2)}D+O(D^{-2})$. $\square$
+#
+# The source states the theorem for He's start as well and proves the linear case. For ReLU with Gaussian weights, $q=\lVert h_D\rVert^2$ and $\lVert h_0\rVert=1$ the proof is the same with $\frac5m$ in the place of $\frac2m$ (see the sharp law below).
 # :::
 #
 # **Predict first.** A linear network with $m=D=128$ has the mean 1. What is its median?
@@ -1188,13 +1190,15 @@ ledger.check(
 #
 # :::{prf:theorem} Gradient and Hessian in the mean
 # :label: thesis-thm-3-2-3
-# Under {prf:ref}`thesis-assumption-3-2-1` and for fixed $pm\sigma_w^2\le1$, the mean norms of the gradient and of the blocks $H_{jl}$, $j\ne l$, are of order $(pm\sigma_w^2)^{D/2}$, that of $H_{jj}$ of order $(pm\sigma_w^2)^D$.
+# Under {prf:ref}`thesis-assumption-3-2-1` and for fixed $m$ and $pm\sigma_w^2\le1$, the mean norms of the gradient and of the blocks $H_{jl}$, $j\ne l$, are at most of order $(pm\sigma_w^2)^{D/2}$, that of $H_{jj}$ at most of order $(pm\sigma_w^2)^D$.
 # For one output and a linear network, at **every** width,
 #
 # $$\begin{aligned}\mathbb E\lVert H_{jj}\rVert_F={}&(m\sigma_w^2)^{D-1}\\&\lVert z\rVert^2\,\lVert w_{\rm out}\rVert^2 .\end{aligned}$$ (eq-vanishing-exact)
 #
-# In a ReLU network $p^2(pm\sigma_w^2)^{D-1}$ stands in the place of $(m\sigma_w^2)^{D-1}$ if the entries of $z$ and of $w_{\rm out}$ are independent of the rest and symmetric.
+# In a ReLU network let the entries of $z$ and of $w_{\rm out}$ be independent of the rest and symmetric, for the orders as well; then $p^2(pm\sigma_w^2)^{D-1}$ stands in the place of $(m\sigma_w^2)^{D-1}$.
 # :::
+#
+# The conditions $pm\sigma_w^2\le1$ and, for ReLU, of symmetry are ours. Above one the part of the gradient with $f$, of order $(pm\sigma_w^2)^D$, is the larger one, as the appendix of the source says.
 #
 # *The key step.* $h_{j-1}$ depends on the matrices below $j$ and $u_j$ on those above. In a linear network they are independent, and each matrix brings one factor $m\sigma_w^2$; there are $D-1$ of them.
 #
@@ -1202,15 +1206,16 @@ ledger.check(
 # 1. Linear: $\mathbb E\lVert h_{j-1}\rVert^2=(m\sigma_w^2)^{j-1}\lVert z\rVert^2$ and, as for the transposed network, $\mathbb E\lVert u_j\rVert^2=(m\sigma_w^2)^{D-j}\lVert w_{\rm out}\rVert^2$. Their product is {eq}`eq-vanishing-exact`.
 # 2. ReLU: given $h_{j-1}$ the gates above are, by symmetry of the weights, coins; symmetric entries of $w_{\rm out}$ remove the correlations between the rows of a layer, so that each gate brings a factor $p$: $D+1$ gates in all, $D-1$ of
 #    them beside a matrix.
-# 3. The gradient: the part with $y$ has as mean square $y^2$ times the mean of step 1 or 2, and a mean norm is at most the root of the mean square, so it is at most $|y|(pm\sigma_w^2)^{(D-1)/2}\lVert z\rVert\lVert w_{\rm out}\rVert$; for the part with $f$ the inequality of Cauchy and Schwarz gives the same with $\sqrt{\mathbb Ef^2}$ in the place of $|y|$. Off the diagonal
-#    the same two kinds of term appear; the appendix of the source bounds them, see the end of this page. $\square$
+# 3. The gradient: the part with $y$ has as mean square $y^2$ times the mean of step 1 or 2, and a mean norm is at most the root of the mean square, so it is at most $|y|(pm\sigma_w^2)^{(D-1)/2}\lVert z\rVert\lVert w_{\rm out}\rVert$; for the part with $f$ the inequality of Cauchy and Schwarz gives the same with $\sqrt{\mathbb Ef^2}$ in the place of $|y|$.
+# 4. Off the diagonal, with the two terms of {eq}`eq-vanishing-kronecker`: the norm of the first is at most $\lVert u_j\rVert\lVert h_{j-1}\rVert\lVert u_l\rVert\lVert h_{l-1}\rVert$, in the mean at most $\mathbb E\lVert H_{jj}\rVert_F$ by Cauchy and Schwarz; the second is bounded as the gradient is, with a factor
+#    $\sqrt m$ from the product of the matrices between. $\square$
 # :::
 #
 # With $m=1$ and $m\sigma_w^2=1$ the mean of $\lVert H_{jj}\rVert$ is 1 at every depth, while the median falls like $3^De^{-2D}$ (uniform weights). The theorem is true, and silent about a draw. What a draw does is said by {eq}`eq-vanishing-law`:
 #
 # :::{prf:theorem} Width of the order of the depth keeps gradient and Hessian
 # :label: thesis-thm-3-2-4
-# If $m/D$ is large enough, Xavier's and He's starts keep gradient and Hessian at their mean size with high probability. If $m/D\to0$, both vanish in probability, and almost surely where the width is fixed. Between the two, $\ln\lVert H_{jj}\rVert_F$ has the law
+# If $m/D$ is large enough, Xavier's and He's starts keep the gradient and the diagonal blocks of the Hessian at the order of their mean size with high probability. If $m/D\to0$, both vanish in probability, and almost surely where the width is fixed. Between the two, $\ln\lVert H_{jj}\rVert_F$ has the law
 # {eq}`eq-vanishing-law` with $D-1$ layers: along $m=4D$ its mean tends to $-\frac14$ as the depth grows, along $m=\sqrt D$ it falls like $-\sqrt D$ (linear networks).
 # :::
 #
@@ -1219,7 +1224,9 @@ ledger.check(
 # :::{dropdown} Proof
 # In the linear Gaussian case each of the $D-1$ factors is $\chi^2_m/m$, independent of the others, with the mean logarithm $-\frac1m+O(m^{-2})$ and the variance $\frac2m+O(m^{-2})$. Chebyshev: the sum of the logarithms lies within any
 # fixed distance of zero with a probability that tends to one as $m/D\to\infty$. For $m/D\to0$ its mean tends to $-\infty$ like $-D/m$ and its deviation is of order $\sqrt{D/m}$, smaller. For a fixed width the
-# probability that the sum exceeds half of its mean is exponentially small in $D$ (Chernoff), hence summable, and so exceeded at finitely many depths only (Borel and Cantelli). He's start: the same with $\frac52$ and $5$. The gradient has the norm $|f-y|\,\lVert H_{jj}\rVert_F^{1/2}$ by {eq}`eq-vanishing-blocks`; where the signal vanishes, $f-y\to-y$, and it vanishes with $H_{jj}$. $\square$
+# probability that the sum exceeds half of its mean is exponentially small in $D$ (Chernoff), hence summable, and so exceeded at finitely many depths only (Borel and Cantelli). He's start: the same with $\frac52$ and $5$. The gradient has the norm $|f-y|\,\lVert H_{jj}\rVert_F^{1/2}$ by {eq}`eq-vanishing-blocks`; where the signal vanishes, $f-y\to-y$, and it vanishes with $H_{jj}$; where it is kept, $f$ given $h_{D-1}$ is Gaussian (linear case), and $f-y$ rarely near zero. $\square$
+#
+# The source says "the Hessian" and gives no proof. The blocks off the diagonal, in which a product of matrices brings $\sqrt m$ more, are not treated here.
 # :::
 
 
@@ -1706,7 +1713,7 @@ assert rmsprop_steps(40, 1e-16) == 16
 #
 # ## What to remember
 #
-# 1. A deep network multiplies the signal by $D$ random factors. Their mean can be kept at one; the typical product is $e^{-cD/m}$, with $c=1$ (linear) or $\frac52$ (ReLU).
+# 1. A deep network multiplies the squared length of the signal by $D$ random factors. Their mean can be kept at one; the typical product is $e^{-cD/m}$, with $c=1$ (linear) or $\frac52$ (ReLU).
 # 2. Gradient and curvature vanish together, the diagonal of the Hessian twice as fast: a saddle that is nearly flat.
 # 3. Gradient descent waits $(w_0^{2-D}-1)/(D-2)$, exponentially long in the depth.
 # 4. RMSprop forgets the size of the gradient and leaves at once, unless $|g|<\epsilon$, the noise is larger than $g$, or $\eta\gtrsim1/D$.
@@ -1743,7 +1750,8 @@ assert rmsprop_steps(40, 1e-16) == 16
 # neighbouring matrices they are $m^{1/2}(m\sigma_w^2)^{(D-2)/2}$ (part with $y$) and $(1+\frac2m)^{(D-2)/2}(m\sigma_w^2)^{D-1}$ (first term). The theorem of the main text has $D$ where these have $D-1$ or $D-2$: a constant factor as long as $m\sigma_w^2$ is fixed.
 #
 # **Corollary** The largest eigenvalue in size is at most $m\max_j\sum_l\lVert H_{jl}\rVert$ (Gershgorin: it is at most the largest sum of sizes in a row; a row of a block
-# has $m^2$ entries, so that this sum is at most $m$ times the row's Euclidean norm).
+# has $m^2$ entries, so that this sum is at most $m$ times the row's Euclidean norm). The mean of this is at most $m\sum_{j,l}\mathbb E\lVert H_{jl}\rVert$, that is $D^2m$ times the order of a block. The source has $Dm$, because it takes the largest row after the mean, which it does not
+# justify. For $D/m$ bounded $Dm$ is right: the eigenvalue is at most $\lVert H\rVert_F$, and $\mathbb E\lVert H\rVert_F\le D\max_{j,l}(\mathbb E\lVert H_{jl}\rVert_F^2)^{1/2}$, with the roots of the mean squares above.
 # :::
 
 
