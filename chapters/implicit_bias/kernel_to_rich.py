@@ -1214,8 +1214,8 @@ figures.numbers(
 #    $\beta-\beta_\infty$ with $X\beta=y$, and the divergence is strictly convex. $\square$
 # :::
 #
-# This is the theorem on mirror descent of the last chapter; the network performs mirror descent with the potential
-# $Q$ without being told {cite}`ghai2020exponentiated,amid2020reparameterizing`. For the check every entry of the
+# This is {prf:ref}`regularization-beyond-mirror` of the last chapter in continuous time; the network performs mirror
+# descent with the potential $Q$ without being told {cite}`ghai2020exponentiated,amid2020reparameterizing`. For the check every entry of the
 # start is multiplied by its own $e^{\xi/2}$ with $\xi\sim N(0,1)$. What breaks it is to go on predicting with
 # $Q_\alpha$, the even potential.
 
@@ -1588,7 +1588,7 @@ for first_weight in (cubes(crossing), (positive**3 - negative**3)[0].item()):
 # :class: dropdown
 # Step 2. With $g_k=X^\top r_k$ one step multiplies $\theta_+$ by $1-2\eta g_k$ and $\theta_-$ by $1+2\eta g_k$. The
 # product $\theta_+\odot\theta_-$, which the flow keeps at $\alpha^2$, is multiplied by $1-4\eta^2g_k^{2}$ in
-# every coordinate, which is less than one and positive while $2\eta|g_k|<1$. So $\alpha_i^2$ shrinks to $\alpha^2\prod_k(1-4\eta^2[g_k]_i^2)$: large steps act like a smaller
+# every coordinate, which is positive while $2\eta|g_k|<1$, and less than one where $g_k$ is not zero. So $\alpha_i^2$ shrinks to $\alpha^2\prod_k(1-4\eta^2[g_k]_i^2)$: large steps act like a smaller
 # start (to second order in $\eta$), most where gradients are large. The last row of "Checks behind this page" tests the product;
 # {chapter}`label noise <implicit_bias/label_noise>` makes a method of it.
 # :::

@@ -1202,7 +1202,7 @@ figures.numbers(
 # %% [markdown]
 # :::{dropdown} Answer
 # Only (3). Without noise the run stops at the interpolant near its start. Batches are noisy on the way, but their noise is a multiple of the residuals and dies with them: it stops as well, at another interpolant {cite}`pesme2021implicit`. Noise on the weights
-# never dies, not even in coordinates that ought to be zero, and it drifts towards nothing: along the invisible directions the weights make a random walk, and $\beta_j=\theta_j^2$ grows.
+# never dies, not even in coordinates that ought to be zero, and nothing stops the random walk that the weights make along the invisible directions: $\beta_j=\theta_j^2$ grows.
 # Label noise does neither. It lives on when the data are fitted, and it has the shape of the Hessian: the noise of coordinate $j$ is multiplied by $\theta_j$, so it vanishes with the coordinate.
 # :::
 #

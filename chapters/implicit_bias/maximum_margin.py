@@ -166,7 +166,7 @@ figures.plt.show()
 #
 # :::{admonition} The loss is a sum here
 # :class: note
-# As in the source, $\mathcal L$ is the sum over samples, not the mean of the rest of the book. With the mean, step sizes and times below are to be multiplied by $n$, and $\log n$ is to
+# As in the source, $\mathcal L$ is the sum over samples, not the mean of the rest of the book. With the mean, times and the step sizes of gradient descent below are to be multiplied by $n$ (normalized and sign steps stay as they are), and $\log n$ is to
 # be added to $-\log\mathcal L$. No direction changes. No offset is fitted either: a boundary passes through the origin. Append a constant feature to have one.
 # :::
 #
@@ -191,7 +191,7 @@ figures.plt.show()
 #
 # :::{prf:definition} Normalized margin
 # :label: regularization-def-9-23
-# For $\theta\neq0$, $\;\gamma(\theta)=\dfrac{\min_i\langle z_i,\theta\rangle}{\lVert\theta\rVert}$. For every $c>0$, $\gamma(c\,\theta)=\gamma(\theta)$.
+# For $\theta\neq0$, $\;\gamma(\theta)=\dfrac{\min_i\langle z_i,\theta\rangle}{\lVert\theta\rVert}$. For every $c>0$, $\gamma(c\,\theta)=\gamma(\theta)$. (For $c<0$ the minimum turns into minus the maximum.)
 # :::
 #
 # :::{prf:definition} Maximum margin

@@ -15,8 +15,8 @@
 # **Which point, and can we say so before the first step?** Yes: it is the solution nearest to the start. From zero
 # that is the solution of least norm. The step size, momentum and the order of the samples change the path and the
 # speed; they do not change where it ends. **What breaks it**: multiply the gradient by a fixed matrix, and the end point
-# moves, predictably. Let the matrix change during the run, as in Adam, and no formula in the data and the start gives
-# the end. The symbol of this chapter is the start $\theta_0$.
+# moves, predictably. Let the matrix change during the run, as in Adam, and with more than one sample no formula in the
+# data and the start gives the end. The symbol of this chapter is the start $\theta_0$.
 #
 # Drag a start, stretch and turn a matrix $P$ in front of the gradient: the arrow points to the end before the run
 # begins. ($\theta_1,\theta_2$ in the picture are the two weights $[\theta]_1,[\theta]_2$.)
@@ -142,8 +142,9 @@ plt.show()
 # :::{admonition} The loss is a sum here
 # :class: note
 # As in the source, $\mathcal L(\theta)=\tfrac12\lVert X\theta-y\rVert^2$, without the factor $1/n$ of the rest of the
-# book. Its gradient is $X^\top(X\theta-y)$. With the mean instead of the sum every step size below is to be
-# multiplied by $n$; no end point changes.
+# book. Its gradient is $X^\top(X\theta-y)$. With the mean instead of the sum the step sizes of full gradients and the
+# times below are to be multiplied by $n$, penalties divided by it; no end point changes. (Steps on single samples stay
+# as they are, and so do Adam's, which divides the factor out.)
 # :::
 #
 # :::{dropdown} The letters of the source
