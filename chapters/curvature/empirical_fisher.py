@@ -1014,7 +1014,7 @@ plt.show()
 # %% [markdown]
 # :::{dropdown} Answer
 # Only the sum. A caution from {numref}`fig-empirical-fisher-memory`: a run that falls to $10^{-34}$ looks converged in any
-# experiment that stops there. With $q=\tfrac12$ and a decay $\beta_2=0.999$ $|\theta_k|$ falls for 900 steps, to below $10^{-220}$, and is back after about two thousand.
+# experiment that stops there. With $q=\tfrac12$ and a decay $\beta_2=0.999$, for instance, $|\theta_k|$ falls for 900 steps, to below $10^{-220}$, and is back after about two thousand.
 # :::
 #
 # ## Damping and the exponent
@@ -1537,7 +1537,7 @@ figures.numbers(
 #
 # - **Ask which labels a matrix called "Fisher" was made from.** If from the data, do not read it as curvature, and least of all
 #   near the end of training, when it is smallest.
-# - **Draw the labels if you need the Fisher.** `curvature.Fisher(..., samples=1)` does it, for one more backward pass. It is right on average and noisy: in the race above one label a sample did not help.
+# - **Draw the labels if you need the Fisher.** `curvature.Fisher(..., samples=1)` does it, for one more backward pass. It is right on average and noisy: in the race above one drawn label a sample did no better than the label of the data.
 # - **Never use $\hat F$ with exponent one and constant steps undamped.** Either damp, with $\lambda^q$ at least half of step size times curvature, or keep a memory that does not
 #   shrink (AdaGrad's sum, AMSGrad's maximum), or take $q=\tfrac12$ with falling steps.
 # - **RMSprop with a constant step size does not settle** where the gradient has no noise: on a quadratic it ends on $\pm\eta/2$. Let the
