@@ -1344,6 +1344,8 @@ ledger.check(
 # are dead, the outputs no longer depend on the input, and neither do the rows of $J$: its rank falls to one, and labels that are not
 # constant are misaligned. The same event makes the network predict a constant. **Dead units are a common cause of both.**
 # In the sine runs this can be seen happening: two seeds had lowered their error, then, from one recorded epoch to the next ones, lost a layer, most of $J$'s rank and what they had learned.
+# It is not the only cause: four of the failing runs have lost a layer, two of the sine's and two LeNets, but the other eight sine runs and six LeNets end with errors although no layer is dead, and
+# the sine labels are misaligned from the start, before any unit has died.
 
 # %% tags=["hide-input"] mystnb={"figure": {"caption": "**Where a layer dies, the labels leave the columns.** All sine runs and LeNet runs with random labels at their last epoch: largest share of dead units in a layer against the residual. Every run that has lost a whole layer has nearly all of its labels outside. What breaks it (dashed): the same LeNets, same seeds and width 2, with a fifth of the step size, joined to a line of their median: no layer dies and no run is at residual one.", "name": "fig-data-architecture-alignment-dead"}, "image": {"alt": "Scatter plot of residual against share of dead units. Points at share one have residual near one. All others lie lower. A dashed horizontal line near zero marks the small-step runs."}}
 fig, ax = figures.subplots(size=(6.0, 4.2))
@@ -1385,7 +1387,7 @@ ledger.check(
 # %% [markdown]
 # This does not contradict the theorems: they are about points, not about causes. It changes the advice. "Make the network larger, so
 # that alignment becomes likelier" is true at the start, where more parameters mean more columns; it did not save the wider networks above, which failed at the level of coin tossing where no network of width $m=1$ did. A
-# smaller step did: all ten runs of width two end without an error.
+# smaller step did: all ten runs of width two end without an error, where two of the ten had failed.
 #
 # ## How far the kernel moved
 #
@@ -1529,7 +1531,7 @@ ledger.check(
 # %% [markdown]
 # ## For the practitioner
 #
-# - **If a run is stuck, look for dead units before you blame the data**: a layer whose units all have a slope near zero takes the rank of $J$ and the fit with it. A smaller step size repaired all ten runs here; a larger network did not.
+# - **If a run is stuck, look for dead units before you blame the data**: a layer whose units all have a slope near zero takes the rank of $J$ and the fit with it. A smaller step size repaired the two of ten runs that had failed at width two; a larger network did not help.
 # - **Use the share of the labels outside the columns as a measurement, with its tolerance and precision beside it.** Compute $J$ (or its Gram matrix) in 64 bits. A statement "aligned" without a tolerance has no meaning on a computer.
 # - **To bound how far a run is from the best loss**, take $\omega$ from one damped least-squares solve with products of $J$ and $J^\top$ and compute $\mathcal L_\theta(\omega)+\lVert\theta_S-\omega\rVert\lVert\nabla\mathcal L\rVert$ ({prf:ref}`representation-lemma-1`; damped coefficients do not reach the labels quite, hence the first term). A small gradient alone proves nothing: in exercise 1 it tends to zero at a loss of $1$, though the infimum is $0$.
 # - **Give a model an affine last layer** (no activation behind it) if you want these bounds.

@@ -326,7 +326,7 @@ plt.show()
 # :::{prf:proposition} Unrolling forgets the distant future
 # :label: implicit-claim-unrolled-gradient
 # Let $h$ be the gradient in the weights, $w=A^{-\top}h$, and $w_K$ the gradient in $u$ of $K$ unrolled sweeps, from
-# whatever start. Then
+# whatever start that is held fixed. Then
 #
 # $$
 # \begin{aligned}
