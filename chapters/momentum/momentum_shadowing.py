@@ -789,7 +789,7 @@ ledger.check(
 #
 # :::{prf:theorem} Heavy ball follows a lighter ball to second order
 # :label: thesis-beyond-second-order-flow
-# Let $\mathcal L$ be three times continuously differentiable. Let $\tilde\theta$ solve
+# Let $\mathcal L$ be three times continuously differentiable, with a bounded Hessian (or let the paths below stay in one bounded set). Let $\tilde\theta$ solve
 #
 # $$
 # \begin{aligned}

@@ -163,7 +163,7 @@ ledger.check(
 # - state when a linear recurrence with a network behind it can compute everything, prove it, and name the three assumptions without which it fails;
 # - say what universality does not promise.
 #
-# The source is section 5.5 of {cite}`orvieto2023dynamics`, after {cite}`orvieto2024universality`. It has the ideas of the proofs, and we say where the proofs are ours. Read {chapter}`Linear recurrent units <recurrence/linear_recurrent_units>` first. The page
+# The source is section 5.5 of {cite}`orvieto2023dynamics`, after {cite}`orvieto2024universality`. It has the ideas of the proofs, and we say where the proofs are ours. It admits inputs with several components but writes its formulas for one; this page has one. Read {chapter}`Linear recurrent units <recurrence/linear_recurrent_units>` first. The page
 # runs in about 35 seconds on one CPU core.
 #
 # ## The state is a polynomial, read at the eigenvalues
@@ -313,7 +313,8 @@ ledger.check(
 # **Predict first.** The source suggests many more states than inputs, near the unit circle. Which of the two is it that helps: the number, or the place?
 #
 # :::{dropdown} Answer
-# The place. For real eigenvalues no number helps. For complex eigenvalues the place decides, too: the figure shows that four times as many real ones do not help, and that as many in the ring near the circle are better than in the whole disk.
+# The place alone, if the eigenvalues are real: no number helps, by the theorem, and the figure shows four times as many. For complex eigenvalues drawn at random it is both. With as many as inputs (the figure) those in the ring near the circle are better than those in the whole disk; and more of them fill the gaps between the angles.
+# If the angles are uniform, $\frac1NM^*M$ tends for $N\to\infty$ to a diagonal matrix that holds the means of $|\lambda|^{2k}$, $k<T$. So the condition number tends to $\sqrt T$ in the disk, and to at most $.99^{-(T-1)}$ in the ring.
 # :::
 
 
@@ -669,7 +670,7 @@ plt.show()
 # Let a state with a real eigenvalue $\lambda_0\in(0,1)$ be fed with ones. After $k$ inputs it is $s=\frac{1-\lambda_0^k}{1-\lambda_0}$, and $k=\log_{\lambda_0}\bigl(1-(1-\lambda_0)s\bigr)$.
 # :::
 #
-# *By hand.* $\lambda_0=\frac12$, $s=\frac74$: $1-\frac78=2^{-3}$, three inputs. In floating point $s$ saturates when $\lambda_0^k$ falls below the rounding. For 784 inputs $\lambda_0=.99$ is slow enough, and $.9$ stops at about 330. A complex $\lambda_0$ is no clock: the angle of $\lambda_0^k$ repeats modulo $2\pi$, so the logarithm gives many $k$.
+# *By hand.* $\lambda_0=\frac12$, $s=\frac74$: $1-\frac78=2^{-3}$, three inputs. In floating point $s$ saturates when $\lambda_0^k$ falls below the rounding. For 784 inputs $\lambda_0=.99$ is slow enough, and $.9$ stops at about 330. The source leaves $\lambda_0$ open. For a complex $\lambda_0$ inside the circle the logarithm gives many $k$, since the angle of $\lambda_0^k$ repeats modulo $2\pi$; the moduli still count: $k=\ln|1-(1-\lambda_0)s|/\ln|\lambda_0|$.
 
 # %%
 counted = torch.arange(1, 785, **like)
