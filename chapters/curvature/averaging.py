@@ -542,7 +542,7 @@ ledger.check(
 # How good is $w/(k+1)$? Two comparisons say: as good as possible. If the loss is the negative log-likelihood of a model that is right, and the gradient comes from one random sample a step, then
 # $\Sigma=H=F$, the Fisher matrix, and $w=d/2$. That is the excess of the *Fisher-efficient* methods ({prf:ref}`natgrad-eq-15`), which no unbiased estimator
 # beats. And if the model is wrong, $w/k$ is still the limit of the estimator that minimizes the loss on all samples seen so far, exactly and at any cost
-# {cite}`frostig2015competing`. Plain averaged SGD attains both without knowing any curvature.
+# {cite}`frostig2015competing`. On a quadratic loss with constant noise plain averaged SGD attains both without knowing any curvature; on other losses not with a constant step, as the section on real data shows.
 #
 # Two earlier results look similar. Défossez and Bach {cite}`defossez2015averaged` treat least squares with one random sample a step. There the noise is not constant:
 # it grows with the distance from the minimizer. For small $\eta$ and large $\eta k$ their result is

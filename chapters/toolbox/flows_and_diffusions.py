@@ -172,7 +172,7 @@ plt.show()
 # and $10^{-12}$. How large is $x$ at time 1 (root mean square)?
 #
 # :::{dropdown} Answer
-# (a) Half of them at $+.54$ and half at $-.54$, with next to nothing in between: $(\frac23)^{3/2}=.544$. (b) About $.5$ for all three. With $x$ in the place of $x^{1/3}$ the answers are of
+# (a) Half of them at $+.54$ and half at $-.54$, with next to nothing in between: $(\frac23)^{3/2}=.544$. (b) About $.5$ for all three, on the paths that the recipe picks. (The solution that stays at $0$ once it is there is another one; it ever reaches $1$ only with probability $x(0)$.) With $x$ in the place of $x^{1/3}$ the answers are of
 # the order of $10^{-8}$, and $1.6\cdot10^{-4}$, $1.6\cdot10^{-8}$, $1.6\cdot10^{-12}$.
 # :::
 
@@ -983,13 +983,13 @@ ledger.check(
 # The integral has mean zero, since $\zeta_i$ is independent of the increment that multiplies it. With the value $\zeta_{i+1}$ of the right end this is false.
 # :::
 #
-# *Why.* The sum is the win of a bet that is placed in time. For $\zeta=W$ the two sums of {eq}`eq-flows-sums` differ by $\sum\Delta_i^2$, whose mean is $T$ and whose variance, $2T^2/K$, vanishes with the number of steps $K$: in the limit they differ by $T$, on almost every path. The mean of the two is
+# *Why.* The sum is the win of a bet that is placed in time. For $\zeta=W$ the two sums of {eq}`eq-flows-sums` differ by $\sum\Delta_i^2$, whose mean is $T$ and whose variance, $2T^2/K$, vanishes as the number of steps $K$ grows: in the limit they differ by $T$, on almost every path. The mean of the two is
 # the middle sum (Stratonovich's): it obeys the ordinary rules of calculus and does not have mean zero.
 #
 # **Predict first.** A gambler doubles the stake after every loss and stops after the first win, at the latest after 12 throws. What is the mean win? And what is it if every stake $\zeta_i$ is exchanged for the next one, $\zeta_{i+1}$, which already knows the throw it stands on?
 #
 # :::{dropdown} Answer
-# Zero: a win of 1 with probability $1-2^{-12}$, a loss of $4095$ otherwise. With the next stake it is $-12$: throw $i$ is reached and lost with probability $2^{-i}$, the stake is then $2^i$, and after a win it is $0$, so each of the twelve throws contributes $-1$. The check enumerates all 4,096 walks.
+# Zero: a win of 1 with probability $1-2^{-12}$, a loss of $4095$ otherwise. With the next stake it is $-12$: throw $i$ is reached and lost with probability $2^{-i}$, the stake is then $2^i$ (after the last throw too, where it is no longer placed), and after a win it is $0$, so each of the twelve throws contributes $-1$. The check enumerates all 4,096 walks.
 # :::
 
 # %%
@@ -1249,7 +1249,7 @@ ledger.check(
 # \end{aligned}
 # $$ (eq-flows-generator)
 #
-# is the *generator* applied to $E$. Taking means in {eq}`eq-flows-ito`, the integral against $W$ drops out by {prf:ref}`thesis-thm-a-2-2` (if $\nabla E^\top B$ is square integrable), and what remains is *Dynkin's formula*.
+# is the *generator* applied to $E$. Taking means in {eq}`eq-flows-ito`, the integral against $W$ drops out by {prf:ref}`thesis-thm-a-2-2` (if $\nabla E^\top B$ is square integrable, a condition of ours: the source takes it as part of what an Ito process is), and what remains is *Dynkin's formula*.
 #
 # :::{prf:proposition} Dynkin's formula
 # :label: thesis-claim-generator-dynkin
