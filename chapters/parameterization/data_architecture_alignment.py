@@ -1689,7 +1689,7 @@ ledger.check(
 
 # %% [markdown]
 # *The losses.* $\mathcal L^\star(cy_\ell)$ in closed form, the classification at $c=1$, convexity, and the rates for the two losses: for cross-entropy
-# $\sqrt{\zeta_c}$ grows like $c$, so the excess over $\mathcal L^\star(cy_\ell)$ is of order $c/\sqrt{|\mathcal K|}$; the source's $c^2$ holds too.
+# $\sqrt{\zeta_c}$ grows like $c$, so the excess over $\mathcal L^\star(cy_\ell)$ is of order $c/\sqrt{|\mathcal K|}$; the source's $c^2$ holds too if $c\ge1$.
 
 # %% tags=["hide-input"]
 c_grid = torch.tensor([0.0, 0.5, 1.0, 3.0, 10.0], **like)
