@@ -1527,7 +1527,7 @@ figures.comparison(
 # - **Which**: noise on the point at which the gradient is asked, never on the iterate ({chapter}`last chapter <noise/anticorrelated_noise>`). One layer at a time with $\sqrt D\,\sigma$, drawn anew in every step, and never always the same one.
 # - **Where**: forward and backward pass inside the `with` block, the optimizer's step after it, as above. For the last tenth of the steps turn the noise off.
 # - **How much**: compare $\sigma^2m$, for the widest layer of $m$ neurons, with the squared length of one row of the *next* layer's weight matrix, the $m$ weights from these neurons to one neuron (in {prf:ref}`thesis-beyond-gradient-noise` that row is $a$). Below that both methods agree and the cheaper code wins; above it use one layer at a time. Keep $\eta\sigma^2m\lambda_1<1$, with $\lambda_1$ the largest eigenvalue of a layer's input second moment: lower $\eta$ like $1/m$ when you widen. If you have to shake all layers of a wide network, a step that is lowered further repairs that too, and costs as many more steps.
-# - **When this fails**: at $\sigma=.2$ in the network with five hidden layers neither way of shaking helped. At ReLU kinks the error of the effective loss is of the first order in $\sigma$. And $\sqrt D$ makes the single shake larger: in a shallow, narrow network one layer at a time may diverge first.
+# - **When this fails**: at $\sigma=.2$ in the network with five hidden layers neither way of shaking helped. At ReLU kinks the error of the effective loss is of the first order in $\sigma$.
 #
 # :::{prf:remark} The methods of this part
 # :label: thesis-table-6
