@@ -1259,7 +1259,7 @@ ledger.check(
     rtol=0.1,
 )
 
-# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The trace of the Hessian along the way.** Left: eight small networks under label noise (lines, means of 16 chains), on the flow of R along the minimizers that the theory predicts (dotted). Right: the sparse problem, trace over the least trace of any interpolant, with enough and with too few samples. What breaks it: without label noise the traces do not move (dashed).", "name": "fig-label-noise-trace"}, "image": {"alt": "Left, eight falling curves, each with a dotted curve on it, and eight dashed horizontal lines at their starting heights. Right, two curves fall on a logarithmic axis from more than ten towards one, and a dashed line stays at the top."}}
+# %% tags=["hide-input"] mystnb={"figure": {"caption": "**The trace of the Hessian along the way.** Left: eight small networks under label noise (lines, means of 16 chains), on the flow of R along the minimizers that the theory predicts (dotted). Right: the sparse problem, trace over the least trace of any interpolant, with enough and with too few samples. What breaks it: without label noise the traces stand still as soon as the data are fitted (dashed).", "name": "fig-label-noise-trace"}, "image": {"alt": "Left, eight falling curves, each with a dotted curve on it, and eight dashed horizontal lines at their starting heights. Right, two curves fall on a logarithmic axis from more than ten towards one, and a dashed line stays at the top."}}
 fig, (left, right) = figures.subplots(1, 2)
 for i in range(len(nets)):
     last = i == len(nets) - 1
