@@ -493,7 +493,8 @@ plt.show()
 # {chapter}`Vanishing curvature <adaptivity/vanishing_curvature>`. So the pairs $x,-x$, which never collapse in the linear network, do so with ReLU: after eight blocks their mean cosine is $.98$.
 #
 # The right panel shows the cure that the theorem suggests. After 24 blocks with $\nu_1=\nu_2=1$ the mean cosine is $1.00$ without normalization, $.72$ with PRE-LN and $1.00$ with POST-LN; with $\nu=1/\sqrt{24}$ it is $.53$, $.34$ and $.53$. So PRE-LN
-# still matters with scaling, POST-LN does not; averaged over the blocks, PRE-LN changes the curve much less with scaling than without.
+# still matters with scaling, POST-LN does not; averaged over the blocks, PRE-LN changes the curve much less with scaling than without. The source says of its figure that neither changes the curve significantly once the branches are scaled. For PRE-LN this
+# does not hold here. With branches half as strong, $\nu=1/(2\sqrt{24})$, all cosines stay low and the difference after 24 blocks shrinks to $.03$, but it is there.
 
 
 # %%
@@ -515,9 +516,14 @@ relu_raises = [through_layer(rho, True) for rho in (-0.5, 0.0, 0.5, 0.8)]
 linear_keeps = [through_layer(rho, False) for rho in (-0.5, 0.0, 0.5, 0.8)]
 
 
-def saved(ln):  # by scaling, of the effect of normalization on the cosine, mean over the blocks; (draws)
-    effect = {scaled: (cosines["none", scaled] - cosines[ln, scaled]).mean(1) for scaled in (False, True)}
-    return effect[False] - effect[True]
+def effect(ln, scaled):  # of normalization on the cosine, mean over the blocks; (draws)
+    return (cosines["none", scaled] - cosines[ln, scaled]).mean(1)
+
+
+weak = {}  # cosine after the last block, branches half as strong as with scaling
+for ln in ("none", "pre"):
+    weak_path = propagate(tokens_of_few, long, (long**-0.5 / 2,) * 2, run.generator("weights weak"), ln=ln)
+    weak[ln] = token_geometry.token_correlation(weak_path[-1], kind="cosine")
 
 
 # %% tags=["hide-input"]
@@ -540,11 +546,14 @@ ledger.check(
 )
 ledger.check(
     "thesis:fig-28",
-    "PRE-LN slows the rise of the cosine, and does so less when the branches are scaled; mean over 24 blocks",
-    measured=saved("pre"),
-    criterion=confident("effect of PRE-LN without scaling − with scaling", at_least=0.1),
-    control=control("POST-LN in the place of PRE-LN", saved("post")),
-    expected="reproduced",
+    "With scaled branches neither PRE-LN nor POST-LN changes the rise of the cosine; mean over 24 blocks",
+    measured=effect("pre", True),
+    criterion=confident("cosine without normalization − with PRE-LN, ν = 1/√24", at_most=0.0),
+    control=control("the same with ν = 1", effect("pre", False)),
+    expected="not reproduced",
+    reason="With scaled branches PRE-LN still lowers the cosine, a third as much as without scaling; with ν half as "
+    "large a small change is left (table at the end). The rest of the figure is reproduced: scaling removes the collapse, "
+    "without it PRE-LN slows the rise, and POST-LN changes nothing with it.",
     claim="experiment",
     needs="book",
     rtol=0.2,
@@ -1476,6 +1485,17 @@ ledger.check(
 # %% tags=["hide-input"]
 said = {each["id"].split(":")[1]: each["verdict"] == "reproduced" for each in ledger.records}
 gap_first, gap_last = gap_long.mean((0, 1)).exp()[[0, -1]].tolist()
+normalized = [
+    ("PRE-LN without scaling", "yes", True, statistics.mean_interval(effect("pre", False))),
+    ("PRE-LN with scaling", "not significantly", False, statistics.mean_interval(effect("pre", True))),
+    (
+        "PRE-LN with ν half as large",
+        "not significantly",
+        False,
+        statistics.mean_interval(weak["none"] - weak["pre"]),
+    ),
+    ("POST-LN with scaling", "not significantly", False, statistics.mean_interval(effect("post", True))),
+]
 figures.comparison(
     [
         ("Adam's step, queries over values, last block", "larger", gap_last, said["claim-adam-query-rates"]),
@@ -1498,8 +1518,12 @@ figures.comparison(
             float((last("scaled", "sgd, gain 2") - last("scaled", "adam")).mean()),
             said["claim-sgd-matches-adam"],
         ),
+        *(
+            (f"{name} lowers the mean cosine", said_there, found.estimate, bool(found.low > 0) == lowers)
+            for name, said_there, lowers, found in normalized
+        ),
     ],
-    "the verdict of the row above on the same quantity; not compared where no row decides it",
+    "the verdict of the row above on the same quantity; not compared where no row decides it; cosines: whether the 99.9 % interval of the difference lies above zero, mean over the blocks, for ν half as large after the last",
     run=run,
     name="source-and-here",
     rtol=0.5,
