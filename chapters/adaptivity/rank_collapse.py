@@ -453,6 +453,10 @@ for ln, scaled in itertools.product(("none", "pre", "post"), (False, True)):
     nu = long**-0.5 if scaled else 1.0
     path = propagate(tokens_of_few, long, (nu, nu), run.generator(f"weights {scaled}"), ln=ln)
     cosines[ln, scaled] = torch.stack([token_geometry.token_correlation(X, kind="cosine") for X in path], 1)
+weak = {}  # cosine after the last block, branches half as strong as with scaling
+for ln in ("none", "pre"):
+    weak_path = propagate(tokens_of_few, long, (long**-0.5 / 2,) * 2, run.generator("weights weak"), ln=ln)
+    weak[ln] = token_geometry.token_correlation(weak_path[-1], kind="cosine")
 mirrored = torch.cat([tokens_of_few[:, :8], -tokens_of_few[:, :8]], 1)
 never = propagate(mirrored, 8, (1.0, 1.0), run.generator("pairs"), uniform=True, relu=False)
 never = torch.stack([token_geometry.token_correlation(X, kind="cosine").mean() for X in never])
@@ -520,12 +524,6 @@ def effect(ln, scaled):  # of normalization on the cosine, mean over the blocks;
     return (cosines["none", scaled] - cosines[ln, scaled]).mean(1)
 
 
-weak = {}  # cosine after the last block, branches half as strong as with scaling
-for ln in ("none", "pre"):
-    weak_path = propagate(tokens_of_few, long, (long**-0.5 / 2,) * 2, run.generator("weights weak"), ln=ln)
-    weak[ln] = token_geometry.token_correlation(weak_path[-1], kind="cosine")
-
-
 # %% tags=["hide-input"]
 figures.numbers(
     run,
@@ -558,6 +556,15 @@ ledger.check(
     needs="book",
     rtol=0.2,
 )
+normalized = [  # for the table at the end: what, by the source, whether it lowers the cosine, here
+    (f"{name} lowers the mean cosine", there, there == "yes", statistics.mean_interval(lowered))
+    for name, there, lowered in (
+        ("PRE-LN without scaling", "yes", effect("pre", False)),
+        ("PRE-LN with scaling", "not significantly", effect("pre", True)),
+        ("PRE-LN with ν half as large", "not significantly", weak["none"] - weak["pre"]),
+        ("POST-LN with scaling", "not significantly", effect("post", True)),
+    )
+]
 
 # %% [markdown]
 # ## What the gradients see
@@ -1485,17 +1492,6 @@ ledger.check(
 # %% tags=["hide-input"]
 said = {each["id"].split(":")[1]: each["verdict"] == "reproduced" for each in ledger.records}
 gap_first, gap_last = gap_long.mean((0, 1)).exp()[[0, -1]].tolist()
-normalized = [
-    ("PRE-LN without scaling", "yes", True, statistics.mean_interval(effect("pre", False))),
-    ("PRE-LN with scaling", "not significantly", False, statistics.mean_interval(effect("pre", True))),
-    (
-        "PRE-LN with ν half as large",
-        "not significantly",
-        False,
-        statistics.mean_interval(weak["none"] - weak["pre"]),
-    ),
-    ("POST-LN with scaling", "not significantly", False, statistics.mean_interval(effect("post", True))),
-]
 figures.comparison(
     [
         ("Adam's step, queries over values, last block", "larger", gap_last, said["claim-adam-query-rates"]),
@@ -1519,8 +1515,8 @@ figures.comparison(
             said["claim-sgd-matches-adam"],
         ),
         *(
-            (f"{name} lowers the mean cosine", said_there, found.estimate, bool(found.low > 0) == lowers)
-            for name, said_there, lowers, found in normalized
+            (what, there, found.estimate, bool(found.low > 0) == yes)
+            for what, there, yes, found in normalized
         ),
     ],
     "the verdict of the row above on the same quantity; not compared where no row decides it; cosines: whether the 99.9 % interval of the difference lies above zero, mean over the blocks, for ν half as large after the last",
