@@ -1276,7 +1276,7 @@ ledger.check(
     claim="experiment",
     seeds=kept["digits"].provenance.seeds,
     reason="At widths m = 2 and 4 all runs agree. At m = 1 seven of ten runs are misaligned at some epochs between 5 "
-    "and 50, and three of these still make errors at the end; 200 of scikit-learn's digits stand in for Semeion's 400.",
+    "and 50, and three of these still make errors at the end; 200 of scikit-learn's digits stand in for 1,000 of Semeion's.",
 )
 
 # %% [markdown]
