@@ -1440,7 +1440,7 @@ ledger.check(
 #    $-\frac5{12}\eta_{\max}\lVert\bar g\rVert^2+\frac34\eta_{\max}\rho V$.
 # 6. *Sum* over $k$, divide by $\frac5{12}\eta_{\max}K$, and use $\mathbb E\mathcal L(\theta_K)\ge\mathcal L^\star$ and $V\le\Delta_{\mathrm{noise}}^2$.
 # 7. *Decreasing steps* (not written out in the source). Step 5 holds with $m_k=\eta_0/\sqrt{k+1}$ in the place of $\eta_{\max}$. Sum it, and divide by $\frac5{12}\sum_km_k\ge\frac56\eta_0(\sqrt K-1)$: the weighted mean is at most
-#    $\frac{6}{5\eta_0(\sqrt K-1)}\bigl[\mathbb E\mathcal L(\theta_0)-\mathcal L^\star+\frac34L\eta_0^2(1+\ln K)\Delta_{\mathrm{noise}}^2\bigr]$. $\square$
+#    $\frac{6}{5\eta_0(\sqrt K-1)}$ times the sum of $\mathbb E\mathcal L(\theta_0)-\mathcal L^\star$ and $\frac34L\eta_0^2(1+\ln K)\Delta_{\mathrm{noise}}^2$. $\square$
 # :::
 #
 # The check takes a robust regression, $\ell_i=\ln(1+(a_i^\top\theta-b_i)^2)$, where $L=2\max_i\lVert a_i\rVert^2$ and $\lVert\nabla\ell_i\rVert\le\lVert a_i\rVert$, so that
