@@ -2137,8 +2137,8 @@ figures.plt.show()
 
 # %% [markdown]
 # The dashed line falls in the end as well, although random labels are not predicted and $\nabla_z\ell$ stays large. It is not $H-G$ that shrinks there: in
-# the mean over the six starts its largest absolute eigenvalue grows from $.10$ at step 100 to $.14$ at step 3,000, and that of $G$ from $.9$ to $3.9$. Only in the first ten
-# steps does $H-G$ shrink by much, from $.76$ to $.18$. A likely reason, not tested here: once a network has found the frequencies of the
+# the mean over the six starts its largest absolute eigenvalue grows from $.10$ at step 100 to $.14$ at step 3,000, and that of $G$ from $.9$ to $3.9$. Before that
+# $H-G$ does shrink, most of all in the first ten steps, from $.76$ to $.18$. A likely reason, not tested here: once a network has found the frequencies of the
 # classes, its slopes $\nabla_z\ell$ have mean zero and nothing to do with the input, so the sum in {prf:ref}`natgrad-eq-6`
 # nearly cancels over the samples. So $G$ can be close to $H$ without a good fit. How much closer it comes with one, six starts do not settle: hence the verdict *partly*.
 #

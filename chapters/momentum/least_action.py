@@ -1461,7 +1461,7 @@ ledger.check(
 )
 
 # %% [markdown]
-# *Infinite windows.* On $[t_1,\infty)$ only $a\ge2\sqrt L$ is free of conjugate times, and even then the statement has to be read window by window: that minimality carries over to the infinite window itself, as the source adds, fails for the path from rest, whose action there is $-\infty$.
+# *Infinite windows.* On $[t_1,\infty)$ only $a\ge2\sqrt L$ is free of conjugate times, and even then the statement has to be read window by window. The source's addition, that minimality carries over to the infinite window itself, is empty for the path from rest: its action there is $-\infty$, as that of many other curves is.
 #
 # :::{dropdown} Why window by window
 # Take one direction of curvature $L$. For $a>2\sqrt L$ the path from
